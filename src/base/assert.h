@@ -12,8 +12,10 @@ namespace sumcast {
 
 }  // namespace sumcast
 
-#define SUMCAST_ASSERT(condition) \
-  (__builtin_expect(static_cast<bool>(condition), 1) ? static_cast<void>(0) : ::sumcast::panic(__FILE__, __LINE__, #condition))
+#define SUMCAST_ASSERT(condition)                    \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
+       : ::sumcast::panic(__FILE__, __LINE__, #condition))
 
 #ifdef NDEBUG
 #define SUMCAST_DCHECK(condition) static_cast<void>(0)

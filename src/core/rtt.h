@@ -1,0 +1,53 @@
+// Round-trip estimate and retransmission timeout of one path (RFC 6298, with its own floor).
+//
+// Samples come from pings (P9) and from results of contributions sent once. The second kind also
+// contains the wait for slower members, which is right for a timeout: it must not fire while the
+// group merely waits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace sumcast::core {
+
+class RttEstimator {
+ public:
+  struct Config {
+    Duration rto_min = std::chrono::milliseconds(2);  ///< Timer granularity and scheduling noise.
+    Duration rto_max = std::chrono::milliseconds(500);
+    Duration rto_initial = std::chrono::milliseconds(50);
+  };
+  explicit RttEstimator(const Config& config) : config_(config) {}
+  RttEstimator() : RttEstimator(Config{}) {}
+
+  void on_sample(Duration rtt) {
+    if (!has_sample_) {
+      smoothed_ = rtt;
+      variation_ = rtt / 2;
+      has_sample_ = true;
+    } else {
+      const Duration error = rtt > smoothed_ ? rtt - smoothed_ : smoothed_ - rtt;
+      variation_ += (error - variation_) / 4;
+      smoothed_ += (rtt - smoothed_) / 8;
+    }
+    least_ = std::min(least_, rtt);
+  }
+
+  bool has_sample() const { return has_sample_; }
+  Duration smoothed() const { return smoothed_; }
+  Duration least() const { return least_; }
+  Duration rto() const {
+    if (!has_sample_) return config_.rto_initial;
+    return std::clamp(smoothed_ + 4 * variation_, config_.rto_min, config_.rto_max);
+  }
+
+ private:
+  Config config_;
+  Duration smoothed_{}, variation_{};
+  Duration least_ = Duration::max();
+  bool has_sample_ = false;
+};
+
+}  // namespace sumcast::core

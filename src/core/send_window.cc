@@ -1,0 +1,206 @@
+#include "core/send_window.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/ids.h"
+
+namespace sumcast::core {
+namespace {
+
+constexpr uint32_t kBackoffMax = 6;  // 64 times the RTO; deadlines belong to the caller.
+
+}  // namespace
+
+size_t SendWindow::bytes_needed(const SendWindowConfig& config) {
+  return Arena::bytes_for<Slot>(config.slots) + Arena::bytes_for<Operation>(config.operations) +
+         Arena::bytes_for<Gap>(config.slots) + 2 * Arena::bytes_for<uint16_t>(config.slots) +
+         OrderList::bytes_needed(config.slots);
+}
+
+SendWindow::SendWindow(const SendWindowConfig& config, std::span<std::byte> memory)
+    : config_(config), flight_([&] {
+        SUMCAST_ASSERT(config.slots >= 1 && config.slots < OrderList::kNone);
+        SUMCAST_ASSERT(config.operations >= 1);
+        Arena arena(memory);
+        slots_ = arena.take<Slot>(config.slots);
+        operations_ = arena.take<Operation>(config.operations);
+        gap_memory_ = arena.take<Gap>(config.slots);
+        ready_ = Ring<uint16_t>(arena.take<uint16_t>(config.slots));
+        urgent_ = Ring<uint16_t>(arena.take<uint16_t>(config.slots));
+        return OrderList(config.slots, arena);
+      }()) {}
+
+Ticket SendWindow::submit(uint32_t digest, uint32_t total, uint32_t first_slot) {
+  SUMCAST_ASSERT(!full());
+  SUMCAST_ASSERT(total >= 1 && digest != 0);
+  const Ticket ticket = next_ticket_++;
+  const uint32_t fixed = std::min<uint32_t>(total, config_.slots);
+  operation(ticket) = Operation{digest, total, first_slot % config_.slots, 0, fixed};
+  ++operations_live_;
+  for (uint32_t i = 0; i < fixed; ++i) {
+    const auto index = static_cast<uint16_t>((first_slot + i) % config_.slots);
+    // An idle slot is done with all earlier operations; a busy one comes here when it is.
+    if (slots_[index].state == State::kIdle) make_ready(index, ticket, i);
+  }
+  return ticket;
+}
+
+void SendWindow::make_ready(uint16_t index, Ticket ticket, uint32_t chunk) {
+  Slot& slot = slots_[index];
+  slot.ticket = ticket;
+  slot.chunk = chunk;
+  slot.state = State::kReady;
+  ready_.push(index);
+}
+
+/// The slot is done with operation `after`: the next one with a fixed chunk here takes it.
+void SendWindow::claim_next_operation(uint16_t index, Ticket after) {
+  for (Ticket ticket = after + 1; ticket != next_ticket_; ++ticket) {
+    const Operation& op = operation(ticket);
+    const uint32_t chunk = (index + config_.slots - op.first_slot) % config_.slots;
+    if (chunk < op.total) {
+      make_ready(index, ticket, chunk);
+      return;
+    }
+  }
+  slots_[index].state = State::kIdle;
+}
+
+void SendWindow::fill(Instant now, uint32_t fresh_limit, BoundedList<Outgoing>& out) {
+  while (!out.full() && !urgent_.empty()) {
+    const uint16_t index = urgent_.pop();
+    Slot& slot = slots_[index];
+    slot.urgent = false;
+    if (slot.state != State::kInFlight) continue;  // Its result came meanwhile.
+    slot.repeated = true;
+    slot.sent_at = slot.acted_at = now;
+    flight_.remove(index);
+    flight_.append(index);
+    ++repeats_;
+    out.push(Outgoing{index, slot.phase, slot.ticket, slot.chunk, true});
+  }
+  while (!out.full() && fresh_limit > 0 && !ready_.empty()) {
+    const uint16_t index = ready_.pop();
+    Slot& slot = slots_[index];
+    slot.state = State::kInFlight;
+    slot.repeated = false;
+    slot.sent_at = slot.acted_at = now;
+    flight_.append(index);
+    ++in_flight_;
+    --fresh_limit;
+    out.push(Outgoing{index, slot.phase, slot.ticket, slot.chunk, false});
+  }
+}
+
+ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t digest,
+                                    uint32_t number, Instant now, Delivery& delivery) {
+  if (index >= config_.slots) return ResultVerdict::kForeign;
+  Slot& slot = slots_[index];
+  if (serial_before(phase, slot.phase)) return ResultVerdict::kDuplicate;
+  if (phase != slot.phase || slot.state != State::kInFlight) return ResultVerdict::kStale;
+  Operation& op = operation(slot.ticket);
+  if (digest != op.digest) return ResultVerdict::kStale;
+
+  delivery = Delivery{slot.ticket, slot.chunk, ++op.completed == op.total, now - slot.sent_at,
+                      slot.repeated};
+  backoff_ = 0;
+  flight_.remove(index);
+  --in_flight_;
+  ++slot.phase;
+  note_number(op, number, now);
+  if (number < op.total) {
+    make_ready(index, slot.ticket, number);  // P7
+  } else {
+    claim_next_operation(index, slot.ticket);
+  }
+  if (delivery.operation_complete) retire_complete_operations();
+  return ResultVerdict::kAccepted;
+}
+
+/// Results of an operation bear the numbers fixed, fixed + 1, ...: one that is skipped was lost,
+/// or is late. What does not fit into the list is left to the RTO.
+void SendWindow::note_number(Operation& op, uint32_t number, Instant now) {
+  if (number < op.number_high) {
+    for (uint32_t i = 0; i < gaps_; ++i) {
+      if (gap_memory_[i].number != number || gap_memory_[i].digest != op.digest) continue;
+      gap_memory_[i] = gap_memory_[--gaps_];
+      return;
+    }
+    return;
+  }
+  for (uint32_t n = op.number_high; n < number && gaps_ < gap_memory_.size(); ++n) {
+    gap_memory_[gaps_++] = Gap{op.digest, n, now + config_.reorder_window};
+  }
+  op.number_high = number + 1;
+}
+
+void SendWindow::retire_complete_operations() {
+  while (operations_live_ > 0) {
+    const Operation& op = operation(oldest_);
+    if (op.completed != op.total) return;
+    ++oldest_;
+    --operations_live_;
+  }
+}
+
+bool SendWindow::on_ask(uint16_t index, uint32_t phase) {
+  if (index >= config_.slots) return false;
+  Slot& slot = slots_[index];
+  if (slot.state != State::kInFlight || slot.phase != phase) return false;
+  if (!slot.urgent) {
+    slot.urgent = true;
+    urgent_.push(index);
+  }
+  return true;
+}
+
+Duration SendWindow::backed_off(Duration rto) const { return rto * (int64_t{1} << backoff_); }
+
+void SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes,
+                            BoundedList<Want>& gaps) {
+  const Duration patience = backed_off(rto);
+  bool probed = false;
+  while (flight_.head() != OrderList::kNone && !probes.full()) {
+    const uint16_t index = flight_.head();
+    Slot& slot = slots_[index];
+    if (slot.acted_at + patience > now) break;
+    probes.push(Want{index, slot.phase, operation(slot.ticket).digest});  // P6
+    slot.acted_at = now;
+    flight_.remove(index);
+    flight_.append(index);
+    probed = true;
+  }
+  if (probed && backoff_ < kBackoffMax) ++backoff_;
+  for (uint32_t i = 0; i < gaps_ && !gaps.full(); ++i) {
+    Gap& gap = gap_memory_[i];
+    if (gap.report_at > now) continue;
+    gaps.push(Want{0, gap.number, gap.digest});
+    gap.report_at = now + config_.gap_interval;
+  }
+}
+
+Instant SendWindow::next_deadline(Duration rto) const {
+  Instant due = Instant::never();
+  if (flight_.head() != OrderList::kNone) {
+    due = slots_[flight_.head()].acted_at + backed_off(rto);
+  }
+  for (uint32_t i = 0; i < gaps_; ++i) due = std::min(due, gap_memory_[i].report_at);
+  return due;
+}
+
+void SendWindow::abandon() {
+  for (uint16_t i = 0; i < config_.slots; ++i) {
+    if (slots_[i].state == State::kInFlight) flight_.remove(i);
+    slots_[i].state = State::kIdle;
+    slots_[i].urgent = false;
+  }
+  while (!ready_.empty()) ready_.pop();
+  while (!urgent_.empty()) urgent_.pop();
+  gaps_ = 0;
+  in_flight_ = 0;
+  oldest_ = next_ticket_;
+  operations_live_ = 0;
+}
+
+}  // namespace sumcast::core

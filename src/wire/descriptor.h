@@ -1,0 +1,45 @@
+// What an operation is, in full, and the 32-bit digest of it that travels on every datagram.
+//
+// Ranks that call different things have different digests (but for one chance in 2^32) and are
+// stopped at the first chunk; the full text of both is fetched only then (P4).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/element.h"
+#include "base/ids.h"
+
+namespace sumcast::wire {
+
+/// Values stand in the digest and are never renumbered.
+enum class OperationKind : uint8_t {
+  kAllReduce = 1,
+  kReduce = 2,
+  kBroadcast = 3,
+  kAllGather = 4,
+  kReduceScatter = 5,
+  kBarrier = 6,
+  kBlockCodes = 7,  ///< The exponents that precede an all-reduce of wire format `fixed`.
+};
+
+const char* name_of(OperationKind kind);
+
+struct OperationDescriptor {
+  GroupId group{};
+  uint32_t sequence = 0;  ///< Counts the operations of a group, from 0, on every rank alike.
+  OperationKind kind = OperationKind::kAllReduce;
+  ElementType type = ElementType::kF32;
+  Reduction reduction = Reduction::kSum;
+  WireFormat format = WireFormat::kNative;
+  uint16_t root = 0;   ///< Rank in the group, for reduce and broadcast; else 0.
+  uint64_t count = 0;  ///< Elements: of the tensor; per rank for all-gather and reduce-scatter.
+};
+
+/// FNV-1a over all fields in a fixed order, folded to 32 bits; never 0 (0 means "none").
+uint32_t digest_of(const OperationDescriptor& descriptor);
+
+/// "all_reduce f32[1000] sum", "broadcast f32[10] from rank 2", "barrier".
+std::string describe(const OperationDescriptor& descriptor);
+
+}  // namespace sumcast::wire
