@@ -1,0 +1,186 @@
+// Paths: a worker proves its addresses to every shard, and finds out what size of datagram passes
+// both ways, before anything else is sent (P12, P13).
+//
+//   worker -> shard   hello (small, no cookie)
+//   worker <- shard   challenge (cookie)
+//   worker -> shard   hello with cookie, in every candidate size
+//   worker <- shard   acknowledgement, in that size
+//
+// Rounds repeat until each path has an acknowledgement; a size counts once it came back. A path MTU
+// below the interface's costs one round of waiting; nothing relies on ICMP.
+#include <algorithm>
+
+#include "auth/derive.h"
+#include "base/assert.h"
+#include "collective/engine.h"
+#include "collective/engine_state.h"
+#include "runtime/clock.h"
+#include "wire/bytes.h"
+
+namespace sumcast::collective {
+namespace {
+
+constexpr Duration kHelloInterval = std::chrono::milliseconds(20);
+/// How long larger sizes may trail behind the first acknowledgement.
+constexpr Duration kSizeGrace = std::chrono::milliseconds(60);
+/// Datagram sizes tried: jumbo frames, Ethernet, PPPoE, common tunnels, the IPv6 minimum, small.
+constexpr uint32_t kCandidates[] = {8972, 8952, 4052, 1472, 1464, 1452, 1444,
+                                    1432, 1392, 1352, 1252, 1232, 996,  548};
+constexpr uint32_t kHelloBytesMin = wire::kHeaderBytes + 8 + wire::kTagBytes;
+/// What the kernel charges a receive buffer for a datagram of Ethernet size that came alone.
+constexpr uint32_t kTrueSize = 2304;
+constexpr uint32_t kWindowMin = 4;
+
+}  // namespace
+
+Engine::Path& Engine::add_path(Route route, uint16_t shard, const net::Endpoint& to) {
+  auto path = std::make_unique<Path>();
+  path->route = route;
+  path->shard = shard;
+  path->index = static_cast<uint32_t>(routes_[static_cast<size_t>(route)].size());
+  path->to = to;
+  std::optional<auth::DatagramKey> key;
+  if (options_.key) key = auth::derive_downlink_key(*options_.key, incarnation_, epoch_);
+  path->verifier.emplace(static_cast<uint16_t>(wire::kShardBit | shard), key);
+  path->cookies.assign(1, 0);
+  path->flow_proven.assign(1, false);
+  paths_.push_back(std::move(path));
+  routes_[static_cast<size_t>(route)].push_back(paths_.back().get());
+  return *paths_.back();
+}
+
+Result<void> Engine::add_aggregator_paths(std::span<const net::Endpoint> shards) {
+  for (size_t i = 0; i < shards.size(); ++i) {
+    Path& path = add_path(Route::kAggregator, static_cast<uint16_t>(i), shards[i]);
+    for (uint16_t flow = 0; flow < options_.flows; ++flow) {
+      net::UdpOptions udp;
+      udp.local = options_.local.with_port(0);
+      udp.receive_buffer_bytes = udp.send_buffer_bytes = options_.socket_buffer_bytes;
+      auto socket = net::UdpSocket::open(udp);
+      if (!socket) return fail(socket.error());
+      if (auto r = socket->connect(shards[i]); !r) return r;
+      socket_paths_.emplace_back(&path, flow);
+      if (auto r = poller_.add(socket->fd(), 1 + socket_paths_.size()); !r) return r;
+      path.sockets.push_back(std::make_unique<net::UdpSocket>(std::move(*socket)));
+    }
+    path.cookies.assign(options_.flows, 0);
+    path.flow_proven.assign(options_.flows, false);
+  }
+  return {};
+}
+
+Result<void> Engine::add_direct_paths(const control::JobPlan& plan) {
+  for (size_t rank = 0; rank < plan.members.size(); ++rank) {
+    const auto shard = static_cast<uint16_t>(kEmbeddedShardBit | rank);
+    if (rank == rank_.value) {
+      add_path(Route::kDirect, shard, host_->endpoint()).local = true;
+      continue;
+    }
+    auto to = net::parse_endpoint(plan.members[rank].shard);
+    if (!to) return fail(to.error().within("shard of rank " + std::to_string(rank)));
+    add_path(Route::kDirect, shard, *to);
+  }
+  return {};
+}
+
+void Engine::send_hello(Path& path, uint16_t flow, uint32_t datagram_bytes) {
+  const size_t overhead = wire::kHeaderBytes + signer_->tag_bytes();
+  std::vector<std::byte> body(std::max<size_t>(datagram_bytes - overhead, 8));
+  wire::store_big(body.data(), path.cookies[flow]);
+  wire::Header header;
+  header.kind = wire::Kind::kHello;
+  header.slot = flow;
+  header.total_or_next = datagram_bytes;
+  send_small(path, flow, header, body);
+}
+
+void Engine::on_challenge(Path& path, const wire::Header& header,
+                          std::span<const std::byte> payload) {
+  if (payload.size() != 8 || header.slot >= path.cookies.size()) return;
+  path.cookies[header.slot] = wire::load_big<uint64_t>(payload.data());
+  send_hello(path, header.slot, kHelloBytesMin);
+  if (header.slot != 0) return;
+  for (const uint32_t bytes : kCandidates) {
+    if (bytes <= options_.datagram_bytes_max) send_hello(path, 0, bytes);
+  }
+}
+
+void Engine::on_hello_ack(Path& path, const wire::Header& header) {
+  if (header.slot >= path.flow_proven.size()) return;
+  path.flow_proven[header.slot] = true;
+  path.shard_buffer_bytes = header.chunk;
+  if (header.slot == 0 && header.total_or_next >= kDatagramBytesMin &&
+      header.total_or_next > path.acked_bytes) {
+    path.acked_bytes = header.total_or_next;
+    path.size_acked_at = runtime::monotonic_now();
+  }
+}
+
+Result<void> Engine::prove_paths(Instant deadline) {
+  std::unique_lock lock(mutex_);
+  Instant next_round{};
+  const uint32_t best = [&] {
+    for (const uint32_t bytes : kCandidates) {
+      if (bytes <= options_.datagram_bytes_max) return bytes;
+    }
+    return kDatagramBytesMin;
+  }();
+  for (;;) {
+    const Instant now = runtime::monotonic_now();
+    bool all = true;
+    for (auto& path : paths_) {
+      const bool settled = path->proven() && (path->local || path->acked_bytes == best ||
+                                              now - path->size_acked_at > kSizeGrace);
+      all &= settled;
+      if (settled || now < next_round) continue;
+      for (uint16_t flow = 0; flow < path->cookies.size(); ++flow) {
+        if (!path->flow_proven[flow] || path->acked_bytes == 0) {
+          send_hello(*path, flow, path->cookies[flow] == 0 ? kHelloBytesMin : kDatagramBytesMin);
+        }
+      }
+    }
+    if (all) break;
+    if (now >= next_round) next_round = now + kHelloInterval;
+    if (now >= deadline) {
+      for (auto& path : paths_) {
+        if (path->proven()) continue;
+        const bool heard = path->cookies[0] != 0;
+        return fail(ErrorCode::kUnavailable,
+                    "no datagrams pass between " + options_.local.address_text() + " and " +
+                        path->to.text() + " (UDP): " +
+                        (heard ? "small ones do, but none of " + std::to_string(kDatagramBytesMin) +
+                                     " bytes came back; check the path's MTU"
+                               : "no answer at all; check firewalls, and that both sides "
+                                 "use the same key"));
+      }
+    }
+    drive_once(lock, std::min(deadline, next_round));
+  }
+  datagram_bytes_ = best;
+  for (auto& path : paths_) {
+    if (!path->local) datagram_bytes_ = std::min(datagram_bytes_, path->acked_bytes);
+  }
+  return {};
+}
+
+/// How much may be in flight on a path: what the receive buffers at both ends surely hold (P11).
+/// Under `direct` all members' datagrams meet in one buffer, so each path gets its share.
+void Engine::size_windows() {
+  for (auto& path : paths_) {
+    const auto own = static_cast<uint32_t>(
+        (path->sockets.empty() ? *direct_socket_ : *path->sockets[0]).receive_buffer_bytes());
+    const uint32_t buffer =
+        path->shard_buffer_bytes == 0 ? own : std::min(own, path->shard_buffer_bytes);
+    uint32_t window = buffer / kTrueSize * 9 / 10;
+    if (path->route == Route::kDirect) {
+      const auto peers = static_cast<uint32_t>(routes_[1].size() - 1);
+      window /= std::max(peers, 1u);
+    } else {
+      window *= options_.flows;
+    }
+    if (options_.window_max != 0) window = std::min(window, options_.window_max);
+    path->window = std::max(window, kWindowMin);
+  }
+}
+
+}  // namespace sumcast::collective

@@ -1,0 +1,189 @@
+// Receiving: results are checked, accepted by their window, and their lanes stored where they
+// belong; asks make a window repeat itself.
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "collective/engine.h"
+#include "collective/engine_state.h"
+#include "numeric/codec.h"
+#include "numeric/fixed.h"
+
+namespace sumcast::collective {
+
+size_t Engine::receive(uint64_t token, Instant now) {
+  net::UdpSocket* socket = direct_socket_.get();
+  if (token >= 2) {
+    const auto& [path, flow] = socket_paths_[token - 2];
+    socket = path->sockets[flow].get();
+  }
+  size_t handled = 0;
+  for (;;) {
+    const size_t count = socket->receive(buffers_, batches_);
+    for (size_t i = 0; i < count; ++i) {
+      for (const auto datagram : net::segments(batches_[i])) {
+        ++handled;
+        if (faults_.active()) {
+          faults_.admit(datagram, 0, now, [&](std::span<const std::byte> survivor, uint32_t) {
+            on_datagram(survivor, now);
+          });
+        } else {
+          on_datagram(datagram, now);
+        }
+      }
+      buffers_.release(batches_[i].buffer);
+    }
+    if (count < batches_.size()) return handled;
+  }
+}
+
+void Engine::on_datagram(std::span<const std::byte> datagram, Instant now) {
+  wire::Header header;
+  if (wire::parse(datagram, header) != wire::ParseError::kNone) {
+    ++counters_.malformed;
+    return;
+  }
+  Path* path = path_of_sender(header.sender);
+  if (header.incarnation != incarnation_.value ||
+      header.epoch != static_cast<uint8_t>(epoch_.value)) {
+    ++counters_.stale;
+    return;
+  }
+  if (path == nullptr || path->local || !path->verifier->open(datagram)) {
+    ++counters_.unauthentic;
+    return;
+  }
+  const size_t tag = signer_->tag_bytes();
+  const auto payload =
+      datagram.subspan(wire::kHeaderBytes, datagram.size() - wire::kHeaderBytes - tag);
+  switch (header.kind) {
+    case wire::Kind::kResult:
+      return on_result(*path, header, payload, now);
+    case wire::Kind::kAsk:
+      return on_ask(*path, payload);
+    case wire::Kind::kChallenge:
+      return on_challenge(*path, header, payload);
+    case wire::Kind::kHelloAck:
+      return on_hello_ack(*path, header);
+    default:
+      return;  // What only workers send.
+  }
+}
+
+void Engine::on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
+                             Instant now) {
+  Path* path = routes_[static_cast<size_t>(Route::kDirect)][rank_.value];
+  on_result(*path, header, lanes, now);
+}
+
+void Engine::on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
+                       Instant now) {
+  Group* group = header.slot < group_of_slot_.size() ? group_of_slot_[header.slot] : nullptr;
+  if (group == nullptr) {
+    ++counters_.stale;
+    return;
+  }
+  Window* window = nullptr;
+  for (auto& candidate : group->windows[static_cast<size_t>(path.route)]) {
+    if (&candidate->path == &path) window = candidate.get();
+  }
+  if (window == nullptr) {
+    ++counters_.stale;
+    return;
+  }
+  const auto slot = static_cast<uint16_t>(header.slot - group->plan.slot_base.value);
+  const auto expected = window->core.expectation(slot);
+  // Held here: the last chunk's acceptance takes the operation out of the window.
+  OperationPtr operation;
+  ChunkPlace place;
+  if (expected.in_flight && expected.phase == header.phase) {
+    operation = window->operation(expected.ticket);
+    if (operation->digest != header.digest || header.chunk != expected.chunk) {
+      ++counters_.stale;
+      return;
+    }
+    place = operation->geometry->place(window->shard, expected.chunk);
+    const size_t bytes = place.receives
+                             ? numeric::payload_bytes(operation->descriptor.type,
+                                                      operation->descriptor.format, place.lanes)
+                             : 0;
+    if (lanes.size() != bytes && place.lanes != 0) {
+      ++counters_.malformed;  // P4: a result of another shape is never stored.
+      return;
+    }
+  }
+  core::Delivery delivery;
+  switch (window->core.on_result(slot, header.phase, header.digest, header.total_or_next, now,
+                                 delivery)) {
+    case core::ResultVerdict::kAccepted:
+      break;
+    case core::ResultVerdict::kDuplicate:
+      ++counters_.duplicates;
+      return;
+    default:
+      ++counters_.stale;
+      return;
+  }
+  ++counters_.results;
+  --path.in_flight;
+  if (!delivery.repeated && !path.local) path.rtt.on_sample(delivery.since_sent);
+  if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
+  if (delivery.operation_complete) {
+    window->operation(delivery.ticket).reset();
+    if (--operation->windows_left == 0) finish(*group, operation, std::nullopt, now);
+  }
+}
+
+void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
+                         std::span<const std::byte> lanes) {
+  const auto& what = operation.descriptor;
+  const size_t width = element_bytes(what.type);
+  std::byte* at = operation.output + place.output_offset * width;
+  switch (what.format) {
+    case WireFormat::kNative:
+      std::memcpy(at, lanes.data(), lanes.size());
+      break;
+    case WireFormat::kFixed: {
+      const auto* codes =
+          reinterpret_cast<const numeric::BlockCode*>(operation.block_codes->data());
+      numeric::decode_fixed(lanes.data(), place.lanes, place.input_offset,
+                            codes + place.input_offset / numeric::kBlockLanes, operation.group_size,
+                            what.reduction == Reduction::kAvg, reinterpret_cast<float*>(at));
+      break;
+    }
+    default:
+      numeric::decode(what.format, lanes.data(), place.lanes, reinterpret_cast<float*>(at));
+  }
+}
+
+/// Operations may end out of order; `completed` counts the prefix that has ended.
+void Engine::finish(Group& group, const OperationPtr& operation, std::optional<Error> error,
+                    Instant now) {
+  operation->error = std::move(error);
+  operation->ended_at = now;
+  operation->done.store(true, std::memory_order_release);
+  while (!group.unfinished.empty() &&
+         group.unfinished.front()->done.load(std::memory_order_relaxed)) {
+    group.completed = group.unfinished.front()->descriptor.sequence;
+    group.unfinished.pop_front();
+  }
+  group.last_change = now;
+  start_operations(group);
+  if (callers_waiting_ > 1 || background_driving_) changed_.notify_all();
+}
+
+void Engine::on_ask(Path& path, std::span<const std::byte> notes) {
+  for (size_t at = 0; at + wire::kNoteBytes <= notes.size(); at += wire::kNoteBytes) {
+    const wire::Note note = wire::read_note(notes.data() + at);
+    Group* group = note.slot < group_of_slot_.size() ? group_of_slot_[note.slot] : nullptr;
+    if (group == nullptr) continue;
+    ++counters_.asks;
+    for (auto& window : group->windows[static_cast<size_t>(path.route)]) {
+      if (&window->path != &path) continue;
+      const auto slot = static_cast<uint16_t>(note.slot - group->plan.slot_base.value);
+      window->core.on_ask(slot, note.phase_or_number);
+    }
+  }
+}
+
+}  // namespace sumcast::collective

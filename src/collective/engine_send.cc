@@ -1,0 +1,255 @@
+// Sending: operations enter the windows in call order, windows say what may go, and runs of equal
+// datagrams are gathered from the tensor.
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "collective/engine.h"
+#include "collective/engine_state.h"
+#include "numeric/codec.h"
+#include "numeric/fixed.h"
+#include "runtime/clock.h"
+
+namespace sumcast::collective {
+namespace {
+
+constexpr size_t kCellBytes = wire::kTagBytes + wire::kHeaderBytes;  // Tag of one, header of next.
+constexpr Duration kBlockedRetry = std::chrono::microseconds(300);
+
+}  // namespace
+
+/// Operations enter in call order, on every rank alike: a window gives slots to operations in the
+/// order in which it hears of them (core/send_window.h).
+void Engine::start_operations(Group& group) {
+  while (group.waiting > 0) {
+    const size_t index = group.unfinished.size() - group.waiting;
+    const OperationPtr& operation = group.unfinished[index];
+    auto& windows = group.windows[static_cast<size_t>(operation->route)];
+    // The lanes of `fixed` wait for their exponents, which are the operation just before.
+    if (operation->block_codes && operation->descriptor.kind != wire::OperationKind::kBlockCodes &&
+        index > 0) {
+      return;
+    }
+    for (const auto& window : windows) {
+      if (window->core.full()) return;
+    }
+    const wire::OperationDescriptor& what = operation->descriptor;
+    const size_t lanes = numeric::lanes_per_chunk(what.type, what.format, group.lanes_bytes_max);
+    operation->geometry.emplace(what, static_cast<uint32_t>(group.plan.ranks.size()),
+                                group.my_member, static_cast<uint32_t>(lanes),
+                                static_cast<uint32_t>(windows.size()),
+                                operation->route == Route::kDirect);
+    for (uint32_t shard = 0; shard < windows.size(); ++shard) {
+      const uint32_t total = operation->geometry->total(shard);
+      if (total == 0) continue;
+      ++operation->windows_left;
+      Window& window = *windows[shard];
+      const core::Ticket ticket = window.core.submit(operation->digest, total, what.sequence);
+      window.operation(ticket) = operation;
+    }
+    operation->started = true;
+    --group.waiting;
+  }
+}
+
+/// Sends until nothing more may go. Local results can make room for further sends.
+void Engine::pump(Instant now) {
+  for (;;) {
+    bool progress = false;
+    for (auto& path : paths_) progress |= send_path(*path, now);
+    progress |= host_->flush(now);
+    if (!progress) return;
+  }
+}
+
+bool Engine::send_path(Path& path, Instant now) {
+  if (now < path.retry_at && path.retry_at != Instant::never()) return false;
+  path.retry_at = Instant::never();
+  bool sent = false;
+  std::array<core::Outgoing, net::kSegmentsMax> memory;
+  for (auto& group : groups_) {
+    if (!group || group->unfinished.empty()) continue;
+    auto& windows = group->windows[static_cast<size_t>(path.route)];
+    for (auto& window : windows) {
+      if (&window->path != &path) continue;
+      while (window->core.wants_to_send()) {
+        const uint32_t room = path.window > path.in_flight ? path.window - path.in_flight : 0;
+        BoundedList<core::Outgoing> items(memory);
+        const uint32_t before = window->core.in_flight();
+        window->core.fill(now, path.local ? UINT32_MAX : room, items);
+        path.in_flight += window->core.in_flight() - before;
+        if (items.empty()) break;
+        sent = true;
+        if (!send_items(path, *window, items.view(), now)) return sent;
+      }
+    }
+  }
+  return sent;
+}
+
+/// @return false if the socket is full: the rest waits for retry_at.
+bool Engine::send_items(Path& path, Window& window, std::span<const core::Outgoing> items,
+                        Instant now) {
+  if (path.local) {
+    for (const core::Outgoing& item : items) send_local(window, item, now);
+    return true;
+  }
+  send_remote(path, window, items, now);
+  return path.retry_at == Instant::never();
+}
+
+wire::Header Engine::contribution_header(const Window& window, const core::Outgoing& item,
+                                         const Operation& operation,
+                                         const ChunkPlace& place) const {
+  wire::Header header;
+  header.kind = wire::Kind::kContribution;
+  header.type = operation.descriptor.type;
+  header.reduction = operation.descriptor.reduction;
+  header.format = operation.descriptor.format;
+  header.flags = place.receives ? 0 : wire::kFlagQuiet;
+  header.epoch = static_cast<uint8_t>(epoch_.value);
+  header.sender = rank_.value;
+  header.slot = static_cast<uint16_t>(window.group.plan.slot_base.value + item.slot);
+  header.incarnation = incarnation_.value;
+  header.phase = item.phase;
+  header.digest = operation.digest;
+  header.chunk = item.chunk;
+  header.total_or_next = operation.geometry->total(window.shard);
+  return header;
+}
+
+/// The chunk's lanes as they travel: in the tensor itself, or encoded into `staging`.
+std::span<const std::byte> Engine::lanes_of(const Operation& operation, const ChunkPlace& place,
+                                            std::byte* staging) {
+  if (!place.contributes || place.lanes == 0) return {};
+  const auto& what = operation.descriptor;
+  const size_t width = element_bytes(what.type);
+  const std::byte* at = operation.input + place.input_offset * width;
+  if (what.format == WireFormat::kNative) return {at, place.lanes * width};
+  const auto* values = reinterpret_cast<const float*>(at);
+  if (what.format == WireFormat::kFixed) {
+    const auto* codes = reinterpret_cast<const numeric::BlockCode*>(operation.block_codes->data());
+    numeric::encode_fixed(values, place.lanes, place.input_offset,
+                          codes + place.input_offset / numeric::kBlockLanes, operation.group_size,
+                          staging);
+  } else {
+    numeric::encode(what.format, values, place.lanes, staging);
+  }
+  return {staging, numeric::payload_bytes(what.type, what.format, place.lanes)};
+}
+
+void Engine::send_local(Window& window, const core::Outgoing& item, Instant now) {
+  Operation& operation = *window.operation(item.ticket);
+  const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
+  const auto lanes = lanes_of(operation, place, staging_.data());
+  const bool copy = operation.descriptor.format != WireFormat::kNative;
+  host_->on_local_contribution(contribution_header(window, item, operation, place), lanes, copy,
+                               now);
+}
+
+/// One or more runs of equal datagrams, each one system call.
+///
+///   parts:  [cell 0: header 0][lanes 0][cell 1: tag 0, header 1][lanes 1] ... [cell n: tag n-1]
+void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgoing> items,
+                         Instant now) {
+  const size_t tag = signer_->tag_bytes();
+  size_t begin = 0;
+  while (begin < items.size()) {
+    std::array<iovec, 2 * net::kSegmentsMax + 1> parts;
+    size_t part_count = 0, count = 0;
+    uint32_t datagram_bytes = 0, last_bytes = 0;
+    while (begin + count < items.size()) {
+      const core::Outgoing& item = items[begin + count];
+      Operation& operation = *window.operation(item.ticket);
+      const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
+      std::byte* staging = staging_.data() + count * kDatagramBytesMax;
+      const auto lanes = lanes_of(operation, place, staging);
+      const auto bytes = static_cast<uint32_t>(wire::kHeaderBytes + lanes.size() + tag);
+      if (count == 0) datagram_bytes = bytes;
+      if (bytes > datagram_bytes || last_bytes < datagram_bytes * (count > 0) ||
+          count == net::segments_max(datagram_bytes)) {
+        break;  // Longer, or behind a shorter one: starts a run of its own.
+      }
+      std::byte* cell = cells_.data() + count * kCellBytes;
+      std::byte* next_cell = cell + kCellBytes;
+      signer_->seal(contribution_header(window, item, operation, place), lanes,
+                    cell + wire::kTagBytes, next_cell);
+      if (count == 0) {
+        parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
+      } else if (tag != 0) {
+        parts[part_count++] = iovec{cell, kCellBytes};
+      } else {
+        parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
+      }
+      if (!lanes.empty()) {
+        parts[part_count++] = iovec{const_cast<std::byte*>(lanes.data()), lanes.size()};
+      }
+      last_bytes = bytes;
+      ++count;
+    }
+    if (tag != 0) parts[part_count++] = iovec{cells_.data() + count * kCellBytes, wire::kTagBytes};
+    net::SendRun run;
+    const bool connected = !path.sockets.empty();
+    net::UdpSocket& socket = connected ? *path.sockets[path.next_flow] : *direct_socket_;
+    if (connected)
+      path.next_flow = static_cast<uint16_t>((path.next_flow + 1) % path.sockets.size());
+    run.to = connected ? nullptr : &path.to;
+    run.parts = {parts.data(), part_count};
+    run.datagram_bytes = datagram_bytes;
+    run.last_bytes = last_bytes;
+    run.datagrams = static_cast<uint32_t>(count);
+    net::SendOutcome outcome = socket.send(run);
+    if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
+    counters_.contributions += outcome.datagrams;
+    if (outcome.would_block) {
+      // The link is slower than we are. What did not fit is sent again shortly, as a repeat.
+      counters_.blocked += count - outcome.datagrams;
+      for (size_t i = begin + outcome.datagrams; i < items.size(); ++i) {
+        window.core.on_ask(items[i].slot, items[i].phase);
+      }
+      path.retry_at = now + kBlockedRetry;
+      return;
+    }
+    if (outcome.failure != net::SendFailure::kNone) ++counters_.send_failures;
+    begin += count;
+  }
+}
+
+void Engine::send_notes(Path& path, wire::Kind kind, uint16_t slot_base,
+                        std::span<const core::Want> wants) {
+  if (wants.empty()) return;
+  std::array<std::byte, kNotesMax * wire::kNoteBytes> notes;
+  for (size_t i = 0; i < wants.size(); ++i) {
+    wire::write_note(wire::Note{static_cast<uint16_t>(slot_base + wants[i].slot),
+                                wants[i].phase_or_number, wants[i].digest},
+                     notes.data() + i * wire::kNoteBytes);
+  }
+  wire::Header header;
+  header.kind = kind;
+  send_small(path, 0, header, std::span(notes).first(wants.size() * wire::kNoteBytes));
+}
+
+void Engine::send_small(Path& path, uint16_t flow, wire::Header header,
+                        std::span<const std::byte> payload) {
+  std::array<std::byte, kDatagramBytesMax> bytes;
+  const size_t total = wire::kHeaderBytes + payload.size() + signer_->tag_bytes();
+  SUMCAST_ASSERT(total <= bytes.size());
+  header.epoch = static_cast<uint8_t>(epoch_.value);
+  header.incarnation = incarnation_.value;
+  std::byte* body = bytes.data() + wire::kHeaderBytes;
+  if (!payload.empty()) std::memcpy(body, payload.data(), payload.size());
+  signer_->seal(header, {body, payload.size()}, bytes.data(), body + payload.size());
+  const iovec part{bytes.data(), total};
+  net::SendRun run;
+  const bool connected = !path.sockets.empty();
+  run.to = connected ? nullptr : &path.to;
+  run.parts = {&part, 1};
+  run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(total);
+  run.datagrams = 1;
+  net::UdpSocket& socket = connected ? *path.sockets[flow] : *direct_socket_;
+  const net::SendOutcome outcome = socket.send(run);
+  if (outcome.failure == net::SendFailure::kTooBig) path.too_big_locally = true;
+  if (!outcome.complete()) ++counters_.send_failures;
+}
+
+}  // namespace sumcast::collective

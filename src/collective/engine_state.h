@@ -1,0 +1,76 @@
+// What an Engine remembers of paths and groups. Private to engine*.cc.
+#pragma once
+
+#include <algorithm>
+
+#include "collective/engine.h"
+#include "collective/shard_state.h"
+
+namespace sumcast::collective {
+
+/// Shard indices of embedded shards: this bit and the rank.
+inline constexpr uint16_t kEmbeddedShardBit = 0x4000;
+
+/// The way to one shard.
+struct Engine::Path {
+  Route route = Route::kDirect;
+  uint16_t shard = 0;  // As in its sender field, without kShardBit.
+  uint32_t index = 0;  // Among the shards of its route.
+  bool local = false;  // In this process.
+  net::Endpoint to;
+  std::vector<std::unique_ptr<net::UdpSocket>> sockets;  // Connected flows; empty: direct_socket_.
+  uint16_t next_flow = 0;
+  std::optional<Verifier> verifier;
+  core::RttEstimator rtt;
+  uint32_t in_flight = 0;
+  uint32_t window = 1;  // Datagrams that may be in flight.
+  Instant retry_at = Instant::never();
+
+  // Proving (engine_paths.cc).
+  std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.
+  std::vector<bool> flow_proven;
+  uint32_t acked_bytes = 0;  // Largest hello that came back.
+  uint32_t shard_buffer_bytes = 0;
+  Instant size_acked_at{};
+  bool too_big_locally = false;
+
+  bool proven() const {
+    return local || (acked_bytes != 0 &&
+                     std::find(flow_proven.begin(), flow_proven.end(), false) == flow_proven.end());
+  }
+};
+
+/// A group's send window to one shard.
+struct Engine::Window {
+  Window(Group& owner, Path& way, uint32_t index, const core::SendWindowConfig& config)
+      : group(owner),
+        path(way),
+        shard(index),
+        memory(core::SendWindow::bytes_needed(config)),
+        core(config, memory),
+        operations(config.operations) {}
+  Group& group;
+  Path& path;
+  uint32_t shard;  // Index among the shards of the group on this route.
+  std::vector<std::byte> memory;
+  core::SendWindow core;
+  std::vector<OperationPtr> operations;  // By ticket modulo size.
+  OperationPtr& operation(core::Ticket ticket) { return operations[ticket % operations.size()]; }
+};
+
+struct Engine::Group {
+  static constexpr size_t kHistory = 64;
+  GroupId id;
+  control::GroupPlan plan;
+  uint16_t my_member = 0;
+  uint32_t lanes_bytes_max = 0;
+  std::array<std::vector<std::unique_ptr<Window>>, kRoutes> windows;
+  uint32_t posted = 0, completed = 0;   // Sequence numbers, from 1.
+  std::deque<OperationPtr> unfinished;  // In call order.
+  size_t waiting = 0;                   // The last `waiting` of them have not been started.
+  std::array<wire::OperationDescriptor, kHistory> history;  // By sequence.
+  Instant last_change{};
+  std::optional<Error> aborted;
+};
+
+}  // namespace sumcast::collective

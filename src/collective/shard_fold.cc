@@ -1,0 +1,187 @@
+// Contributions: judged by the pool, folded when the last one came, written as a result datagram.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/assert.h"
+#include "collective/shard_host.h"
+#include "collective/shard_state.h"
+#include "numeric/codec.h"
+#include "numeric/fold.h"
+
+namespace sumcast::collective {
+namespace {
+
+constexpr size_t kInt8BlockBytes = numeric::kBlockLanes + sizeof(float);
+
+/// Can these lengths and enumerators be folded at all? The digest makes ranks agree; this makes a
+/// shard safe from a member that disagrees with its own digest.
+bool is_foldable(const wire::Header& header, size_t lanes_bytes) {
+  if (header.format == WireFormat::kNative || header.format == WireFormat::kFixed) {
+    return reduction_applies(header.type, header.reduction) &&
+           lanes_bytes % element_bytes(header.type) == 0;
+  }
+  if (header.type != ElementType::kF32) return false;
+  if (!numeric::wire_format_applies(header.type, header.reduction, header.format)) return false;
+  if (header.format != WireFormat::kInt8) return lanes_bytes % 2 == 0;
+  const size_t ragged = lanes_bytes % kInt8BlockBytes;
+  return ragged == 0 || ragged > sizeof(float);
+}
+
+/// The lanes in a payload of an encoded format.
+size_t lanes_in(WireFormat format, size_t lanes_bytes) {
+  if (format != WireFormat::kInt8) return lanes_bytes / 2;
+  const size_t ragged = lanes_bytes % kInt8BlockBytes;
+  return lanes_bytes / kInt8BlockBytes * numeric::kBlockLanes +
+         (ragged == 0 ? 0 : ragged - sizeof(float));
+}
+
+}  // namespace
+
+void ShardHost::on_local_contribution(const wire::Header& header, std::span<const std::byte> lanes,
+                                      bool copy, Instant now) {
+  const auto found = jobs_.find(Incarnation(header.incarnation));
+  SUMCAST_ASSERT(found != jobs_.end());
+  counters_.add(ShardCount::kReceived);
+  on_contribution(*found->second, header, lanes, net::kNoBuffer, copy, now);
+}
+
+void ShardHost::on_contribution(Job& job, const wire::Header& header,
+                                std::span<const std::byte> lanes, net::BufferIndex buffer,
+                                bool copy, Instant now) {
+  Group* group = group_of_slot(job, header.slot);
+  const int32_t member = group == nullptr ? -1 : group->member_of_rank[header.sender];
+  if (member < 0 || lanes.size() > group->lanes_bytes_max || group->poisoned ||
+      (!lanes.empty() && !is_foldable(header, lanes.size()))) {
+    return counters_.add(ShardCount::kForeign);
+  }
+  const auto slot = static_cast<uint16_t>(header.slot - group->slot_base);
+  core::SlotPool& pool = group->pool;
+  const bool opens = !pool.is_open(slot);
+  if (!opens && !lanes.empty() && group->open_lanes[slot] != 0 &&
+      group->open_lanes[slot] != lanes.size() && header.digest == pool.collecting_digest(slot) &&
+      header.phase == pool.phase(slot)) {
+    return counters_.add(ShardCount::kForeign);  // Same operation, other length: not of our making.
+  }
+  core::Contribution in;
+  in.slot = slot;
+  in.member = static_cast<uint16_t>(member);
+  in.phase = header.phase;
+  in.digest = header.digest;
+  in.chunk = header.chunk;
+  in.total = header.total_or_next;
+  in.quiet = (header.flags & wire::kFlagQuiet) != 0;
+  if (!lanes.empty()) {
+    in.payload = copy ? pack_payload(group->stash_at(slot, in.member), net::kNoBuffer)
+                      : pack_payload(lanes.data(), buffer);
+  }
+  switch (pool.on_contribution(in, now)) {
+    case core::Verdict::kAccepted:
+    case core::Verdict::kCompleted:
+      break;
+    case core::Verdict::kDuplicate:
+      return counters_.add(ShardCount::kDuplicate);
+    case core::Verdict::kAnswer:
+      counters_.add(ShardCount::kAnswered);
+      repairs_.push_back(Repair{group, slot, in.member});
+      return;
+    case core::Verdict::kStale:
+      return counters_.add(ShardCount::kStale);
+    case core::Verdict::kMismatch:
+      counters_.add(ShardCount::kMismatch);
+      return report_mismatch(job, *group, slot, header);
+    case core::Verdict::kForeign:
+      return counters_.add(ShardCount::kForeign);
+  }
+  counters_.add(ShardCount::kAccepted);
+  if (opens)
+    group->open_lanes[slot] = 0,
+    group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 0;
+  if (in.quiet) group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 1;
+  if (!lanes.empty()) {
+    group->open_lanes[slot] = static_cast<uint32_t>(lanes.size());
+    if (copy) {
+      std::memcpy(group->stash_at(slot, in.member), lanes.data(), lanes.size());
+    } else if (buffer != net::kNoBuffer) {
+      buffers_.add_reference(buffer);
+    }
+  }
+  // Counted last: is the slot complete? (The pool has moved on to the next phase then.)
+  if (pool.phase(slot) != header.phase) complete(job, *group, slot, header);
+}
+
+/// Folds in group order (docs/numerics.md) straight into the result's datagram.
+void ShardHost::complete(Job& job, Group& group, uint16_t slot, const wire::Header& header) {
+  thread_local std::vector<const std::byte*> sources;
+  sources.clear();
+  const auto payloads = group.pool.payloads(slot);
+  for (const uint64_t packed : payloads) {
+    if (packed != 0) sources.push_back(payload_address(packed));
+  }
+  const uint32_t lanes_bytes = sources.empty() ? 0 : group.open_lanes[slot];
+  group.result_lanes[group.version_index(slot)] = lanes_bytes;
+  if (lanes_bytes != 0) {
+    std::byte* out = group.result(slot) + wire::kHeaderBytes;
+    const uint32_t size = group.members();
+    if (header.reduction == Reduction::kCopy) {
+      std::memcpy(out, sources.front(), lanes_bytes);
+    } else if (header.format == WireFormat::kNative) {
+      numeric::fold(header.type, header.reduction, sources.data(), sources.size(),
+                    lanes_bytes / element_bytes(header.type), size, out);
+    } else if (header.format == WireFormat::kFixed) {
+      numeric::fold(ElementType::kI32, Reduction::kSum, sources.data(), sources.size(),
+                    lanes_bytes / 4, size, out);
+    } else {
+      numeric::fold_encoded(header.format, header.reduction, sources.data(), sources.size(),
+                            lanes_in(header.format, lanes_bytes), size, out);
+    }
+    counters_.add(ShardWork::kBytesFolded, lanes_bytes * sources.size());
+  }
+  for (const uint64_t packed : payloads) {
+    const auto buffer = payload_buffer(packed);
+    if (packed != 0 && buffer != net::kNoBuffer) buffers_.release(buffer);
+  }
+  write_result(job, group, slot, header);
+  if (group.completed.empty()) dirty_.push_back(&group);
+  group.completed.push_back(slot);
+  counters_.add(ShardWork::kResults);
+}
+
+/// Header and tag around the lanes; once for all members (and once without lanes, if some member
+/// wants none). From here on these bytes do not change (P5).
+void ShardHost::write_result(Job& job, Group& group, uint16_t slot, const wire::Header& request) {
+  const core::StoredResult& stored = group.pool.stored(slot);
+  wire::Header header = request;
+  header.kind = wire::Kind::kResult;
+  header.flags = 0;
+  header.slot = static_cast<uint16_t>(group.slot_base + slot);
+  header.phase = stored.phase;
+  header.digest = stored.digest;
+  header.chunk = stored.chunk;
+  header.total_or_next = stored.number;
+  const uint32_t lanes_bytes = group.result_lanes[group.version_index(slot)];
+  std::byte* out = group.result(slot);
+  job.signer.seal(header, {out + wire::kHeaderBytes, lanes_bytes}, out,
+                  out + wire::kHeaderBytes + lanes_bytes);
+  if (lanes_bytes != 0 && group.has_quiet[group.version_index(slot)]) {
+    header.flags = wire::kFlagQuiet;
+    std::byte* empty = group.empty_result(slot);
+    job.signer.seal(header, {}, empty, empty + wire::kHeaderBytes);
+  }
+}
+
+/// Once per group: the authority names both operations to everybody and aborts the group (P4).
+void ShardHost::report_mismatch(Job& job, Group& group, uint16_t slot, const wire::Header& header) {
+  if (group.poisoned) return;
+  group.poisoned = true;
+  if (!on_mismatch_) return;
+  control::Mismatch mismatch;
+  mismatch.group = group.id;
+  mismatch.rank_a = group.ranks[group.pool.first_member(slot)];
+  mismatch.digest_a = group.pool.collecting_digest(slot);
+  mismatch.rank_b = Rank(header.sender);
+  mismatch.digest_b = header.digest;
+  on_mismatch_(job.incarnation, mismatch);
+}
+
+}  // namespace sumcast::collective
