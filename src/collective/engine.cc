@@ -82,7 +82,6 @@ Result<void> Engine::start(const control::JobPlan& plan, Rank rank,
   std::optional<auth::DatagramKey> key;
   if (options_.key) key = auth::derive_worker_key(*options_.key, incarnation_, epoch_, rank);
   signer_.emplace(rank.value, key);
-  group_of_slot_.assign(plan.slots, nullptr);
   host_->set_index(static_cast<uint16_t>(kEmbeddedShardBit | rank.value));
   host_->start_job(plan, options_.key);
   host_->set_local_member(incarnation_, rank, this);
@@ -140,6 +139,8 @@ void Engine::open_group(const control::GroupPlan& plan) {
           *group, *path, static_cast<uint32_t>(group->windows[route].size()), config));
     }
   }
+  const size_t end = size_t{plan.slot_base.value} + plan.slot_count;
+  if (end > group_of_slot_.size()) group_of_slot_.resize(end, nullptr);
   for (uint32_t i = 0; i < plan.slot_count; ++i) {
     group_of_slot_[plan.slot_base.value + i] = group.get();
   }
@@ -151,7 +152,7 @@ void Engine::open_group(const control::GroupPlan& plan) {
 void Engine::close_group(GroupId id) {
   abort(id, Error{ErrorCode::kAborted, "the group was closed"});
   std::lock_guard lock(mutex_);
-  host_->close_group(incarnation_, id);
+  // The shard keeps its part until the slots are granted again (ShardHost::open_group).
   for (auto& group : groups_) {
     if (!group || group->id != id) continue;
     std::ranges::replace(group_of_slot_, group.get(), nullptr);

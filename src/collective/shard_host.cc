@@ -83,7 +83,6 @@ void ShardHost::start_job(const control::JobPlan& plan, const std::optional<auth
     job->members.push_back(Member{Verifier(rank.value, worker), {}, 0});
     job->members.back().flows.resize(Member::kFlowsMax);
   }
-  job->group_of_slot.assign(plan.slots, -1);
   jobs_[plan.incarnation] = std::move(job);
 }
 
@@ -114,7 +113,15 @@ void ShardHost::open_group(const control::GroupPlan& plan) {
   config.members = static_cast<uint16_t>(plan.ranks.size());
   config.slots = static_cast<uint16_t>(plan.slot_count);
   SUMCAST_ASSERT(plan.payload_bytes > wire::kHeaderBytes + wire::kTagBytes);
-  SUMCAST_ASSERT(size_t{plan.slot_base.value} + plan.slot_count <= job.group_of_slot.size());
+  const size_t end = size_t{plan.slot_base.value} + plan.slot_count;
+  if (end > job.group_of_slot.size()) job.group_of_slot.resize(end, -1);
+  // Slots are granted again only after all members closed the group that had them. Until then it
+  // stays, to answer those who lost a last result.
+  for (size_t slot = plan.slot_base.value; slot < end; ++slot) {
+    if (Group* old = group_of_slot(job, static_cast<uint16_t>(slot))) {
+      close_group(plan.incarnation, old->id);
+    }
+  }
   auto group = std::make_unique<Group>(job, plan, job.signer.tag_bytes(), config);
   auto place = std::ranges::find_if(job.groups, [](const auto& g) { return g == nullptr; });
   if (place == job.groups.end()) place = job.groups.insert(job.groups.end(), nullptr);

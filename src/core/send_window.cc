@@ -9,6 +9,16 @@ namespace sumcast::core {
 namespace {
 
 constexpr uint32_t kBackoffMax = 6;  // 64 times the RTO; deadlines belong to the caller.
+/// Doubling ends here: a probe is one small datagram, and a path that is back must be noticed soon.
+constexpr Duration kPatienceMax = std::chrono::milliseconds(250);
+
+/// Takes one value out of a queue, the order of the others is kept. O(n), for what is rare.
+void take_out(Ring<uint16_t>& ring, uint16_t value) {
+  for (size_t left = ring.size(); left > 0; --left) {
+    const uint16_t front = ring.pop();
+    if (front != value) ring.push(front);
+  }
+}
 
 }  // namespace
 
@@ -39,7 +49,8 @@ Ticket SendWindow::submit(uint32_t digest, uint32_t total, uint32_t first_slot) 
   operation(ticket) = Operation{digest, total, first_slot % config_.slots, 0, fixed};
   ++operations_live_;
   for (uint32_t i = 0; i < fixed; ++i) {
-    const auto index = static_cast<uint16_t>((first_slot + i) % config_.slots);
+    // Reduced first: the sum must not wrap at 2^32, which is no multiple of most slot counts.
+    const auto index = static_cast<uint16_t>((first_slot % config_.slots + i) % config_.slots);
     // An idle slot is done with all earlier operations; a busy one comes here when it is.
     if (slots_[index].state == State::kIdle) make_ready(index, ticket, i);
   }
@@ -68,28 +79,33 @@ void SendWindow::claim_next_operation(uint16_t index, Ticket after) {
 }
 
 void SendWindow::fill(Instant now, uint32_t fresh_limit, BoundedList<Outgoing>& out) {
-  while (!out.full() && !urgent_.empty()) {
-    const uint16_t index = urgent_.pop();
-    Slot& slot = slots_[index];
-    slot.urgent = false;
-    if (slot.state != State::kInFlight) continue;  // Its result came meanwhile.
-    slot.repeated = true;
-    slot.sent_at = slot.acted_at = now;
-    flight_.remove(index);
-    flight_.append(index);
-    ++repeats_;
-    out.push(Outgoing{index, slot.phase, slot.ticket, slot.chunk, true});
-  }
-  while (!out.full() && fresh_limit > 0 && !ready_.empty()) {
-    const uint16_t index = ready_.pop();
+  const auto send = [&](uint16_t index, bool repeat) {
     Slot& slot = slots_[index];
     slot.state = State::kInFlight;
-    slot.repeated = false;
+    slot.repeated = repeat;
     slot.sent_at = slot.acted_at = now;
     flight_.append(index);
+    out.push(Outgoing{index, slot.phase, slot.ticket, slot.chunk, repeat});
+  };
+  while (!out.full() && !urgent_.empty()) {
+    const uint16_t index = urgent_.pop();
+    slots_[index].urgent = false;
+    if (slots_[index].state == State::kReady) {
+      // Asked for before its turn: it goes whatever the limit says. Members whose limits are
+      // used up by different slots would wait for each other for ever.
+      take_out(ready_, index);
+      ++in_flight_;
+      send(index, false);
+    } else {
+      flight_.remove(index);
+      ++repeats_;
+      send(index, true);
+    }
+  }
+  while (!out.full() && fresh_limit > 0 && !ready_.empty()) {
     ++in_flight_;
     --fresh_limit;
-    out.push(Outgoing{index, slot.phase, slot.ticket, slot.chunk, false});
+    send(ready_.pop(), false);
   }
 }
 
@@ -107,6 +123,10 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
   backoff_ = 0;
   flight_.remove(index);
   --in_flight_;
+  if (slot.urgent) {  // What was asked for has been answered by itself.
+    take_out(urgent_, index);
+    slot.urgent = false;
+  }
   ++slot.phase;
   note_number(op, number, now);
   if (number < op.total) {
@@ -147,7 +167,7 @@ void SendWindow::retire_complete_operations() {
 bool SendWindow::on_ask(uint16_t index, uint32_t phase) {
   if (index >= config_.slots) return false;
   Slot& slot = slots_[index];
-  if (slot.state != State::kInFlight || slot.phase != phase) return false;
+  if (slot.state == State::kIdle || slot.phase != phase) return false;
   if (!slot.urgent) {
     slot.urgent = true;
     urgent_.push(index);
@@ -155,7 +175,9 @@ bool SendWindow::on_ask(uint16_t index, uint32_t phase) {
   return true;
 }
 
-Duration SendWindow::backed_off(Duration rto) const { return rto * (int64_t{1} << backoff_); }
+Duration SendWindow::backed_off(Duration rto) const {
+  return std::max(rto, std::min(rto * (int64_t{1} << backoff_), kPatienceMax));
+}
 
 void SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes,
                             BoundedList<Want>& gaps) {

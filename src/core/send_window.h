@@ -96,6 +96,19 @@ class SendWindow {
   bool idle() const { return operations_live_ == 0; }
   uint64_t repeats() const { return repeats_; }
   uint32_t phase(uint16_t slot) const { return slots_[slot].phase; }
+  /// What a slot waits for, so that a result's length can be checked before it is accepted.
+  struct Expectation {
+    bool in_flight = false;
+    uint32_t phase = 0;
+    Ticket ticket = 0;
+    uint32_t chunk = 0;
+  };
+  Expectation expectation(uint16_t slot) const {
+    if (slot >= config_.slots) return {};
+    const Slot& s = slots_[slot];
+    return {s.state == State::kInFlight, s.phase, s.ticket, s.chunk};
+  }
+  const SendWindowConfig& config() const { return config_; }
   /// Forgets every operation; slots keep their phases. The group is unusable afterwards.
   void abandon();
 

@@ -94,6 +94,7 @@ bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in) {
   slot.total = in.total;
   slot.first_member = in.member;
   slot.overtaken = false;
+  slot.ask_at = Instant{};  // Asks made in the phase before do not count.
   std::ranges::fill(seen_words(index), 0u);
   std::ranges::fill(quiet_words(index, slot.phase & 1u), 0u);
   open_.append(index);
@@ -102,10 +103,14 @@ bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in) {
 }
 
 void SlotPool::complete(Slot& slot, uint16_t index, Instant now) {
+  // Members that keep to the protocol never fill more slots than the operation has chunks. Others
+  // may, and then it is gone before its last slot completes: that spoils their own sums only.
   Operation* operation = find_operation(slot.digest);
-  SUMCAST_ASSERT(operation != nullptr);
-  slot.stored = StoredResult{true, slot.phase, slot.digest, slot.chunk, operation->next++};  // P7
-  if (++operation->completed == operation->total) erase_operation(operation);
+  const uint32_t next = operation != nullptr ? operation->next++ : slot.total;  // P7
+  slot.stored = StoredResult{true, slot.phase, slot.digest, slot.chunk, next};
+  if (operation != nullptr && ++operation->completed == operation->total) {
+    erase_operation(operation);
+  }
   mark_overtaken_before(index, now);
   open_.remove(index);
   slot.counted = 0;
@@ -128,13 +133,14 @@ void SlotPool::mark_overtaken_before(uint16_t index, Instant now) {
 }
 
 void SlotPool::ask_missing(uint16_t index, BoundedList<Ask>& asks, Instant now) {
+  if (asks.full()) return;  // Still due.
+  slots_[index].ask_at = now + config_.ask_interval;
   const auto seen = seen_words(index);
   for (uint16_t member = 0; member < config_.members; ++member) {
     if (test_bit(seen, member)) continue;
     if (asks.full()) return;  // What does not fit is asked at the next interval.
     asks.push(Ask{member, index});
   }
-  slots_[index].ask_at = now + config_.ask_interval;
 }
 
 ProbeVerdict SlotPool::on_probe(uint16_t member, uint16_t index, uint32_t phase, Instant now,

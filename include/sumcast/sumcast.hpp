@@ -1,0 +1,221 @@
+// Sumcast's C++ API: join a job, make groups, reduce tensors.
+//
+//   auto options = sumcast::Options::from_environment();          // torchrun, mpirun, srun,
+//   SUMCAST_* auto context = sumcast::Context::create(*options); auto done =
+//   (*context)->world().all_reduce(std::span(gradients)); if (!done) std::fprintf(stderr, "%s\n",
+//   done.error().what.c_str());
+//
+// Every call returns a Result; no exception leaves the library. Every wait has a deadline. When an
+// operation fails, the same error is returned on all ranks, the group is unusable from then on, and
+// no tensor of it is touched any more.
+//
+// Operations of one group must be called in the same order on all of its ranks; groups are
+// independent of each other and may be used from several threads at once. Tensors are contiguous
+// and belong to the caller; an asynchronous operation uses them until its Work is done.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "sumcast/element.hpp"
+#include "sumcast/result.hpp"
+
+namespace sumcast {
+
+/// How an operation travels. All ranks of a group must name the same one (or kAuto).
+enum class Algorithm : uint8_t {
+  kAuto = 0,             ///< The cheapest by measurement among those with canonical sums.
+  kInNetwork = 1,        ///< Summed by sumcastd: each tensor crosses each link once.
+  kDirect = 2,           ///< Every rank sums its share: no daemon, two hops.
+  kRing = 3,             ///< Baseline over TCP. Sums are not canonical.
+  kHalvingDoubling = 4,  ///< Baseline over TCP. Sums are not canonical.
+  kServer = 5,           ///< As kInNetwork, when sumcastd plays a parameter server on one link.
+};
+std::string_view name_of(Algorithm algorithm);  ///< "auto", "in-network", "direct", "ring", ...
+std::optional<Algorithm> algorithm_from_name(std::string_view name);
+
+/// Faults injected into what this process receives, per datagram; for tests and benches.
+struct Faults {
+  double loss = 0, duplicate = 0, reorder = 0;
+  std::chrono::nanoseconds delay{0};
+  uint64_t seed = 1;
+};
+
+struct Options {
+  std::string job = "sumcast";  ///< Equal on all ranks; tells jobs of one daemon apart.
+  uint32_t rank = 0;
+  uint32_t world = 1;
+  /// sumcastd, "host:port[,host:port]". Empty: no daemon; ranks sum among themselves.
+  std::string aggregator;
+  /// Without a daemon: where rank 0 listens for the others, "host:port".
+  std::string coordinator;
+  std::string key_file;   ///< 32 bytes in hex; equal on all ranks and the daemon.
+  bool insecure = false;  ///< No keys, no tags: anybody on the network can forge sums.
+  Algorithm algorithm = Algorithm::kAuto;  ///< What kAuto in a call means; kAuto: measured.
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);      ///< Of an operation.
+  std::chrono::nanoseconds join_timeout = std::chrono::minutes(1);  ///< For all ranks to appear.
+  std::string interface;  ///< NCCL_SOCKET_IFNAME grammar; empty: by route.
+  std::string tag;        ///< Free text shown when this rank is waited for.
+  uint16_t flows = 1;     ///< UDP flows (source ports) to each daemon thread, 1..8.
+  uint32_t mtu = 1500;    ///< Datagrams are probed up to this IP packet size; 576..9000.
+  uint32_t window = 0;    ///< Datagrams in flight; 0: from the socket buffers.
+  int socket_buffer_bytes = 212992;
+  Faults faults;
+
+  /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables
+  /// (torchrun, Open MPI, MPICH, PMIx, Slurm). Without a daemon rank 0 listens on MASTER_ADDR, on
+  /// the port after MASTER_PORT (which the launcher's own store holds).
+  static Result<Options> from_environment(const std::string& config_file = "");
+};
+
+/// What one call may choose.
+struct Call {
+  Algorithm algorithm = Algorithm::kAuto;
+  WireFormat wire = WireFormat::kNative;
+  std::optional<std::chrono::nanoseconds> timeout{};  ///< Unset: the context's.
+};
+
+class Group;
+
+/// An asynchronous operation. Movable; dropping it does not cancel anything (the tensors must
+/// stay until the operation is done or the group aborted).
+class Work {
+ public:
+  Work();
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  ~Work();
+
+  /// Waits until the operation is done or its timeout (or `timeout`, if that is sooner) has passed.
+  /// A timeout ends the operation on all ranks and aborts the group: kTimeout, naming who is
+  /// missing.
+  Result<void> wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
+  /// Has it ended, well or badly? Does not wait.
+  bool is_done() const;
+
+ private:
+  friend class Group;
+  friend class Context;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// An ordered set of ranks that reduce together. A value that refers to shared state: copies are
+/// the same group, which closes with the last of them.
+class Group {
+ public:
+  uint32_t rank() const;  ///< This process's place in the group.
+  uint32_t size() const;
+
+  /// out[i] = reduction over ranks of in[i], for `count` elements; `in` may equal `out`.
+  Result<void> all_reduce(const void* in, void* out, uint64_t count, ElementType type,
+                          Reduction reduction = Reduction::kSum, const Call& call = {});
+  Result<Work> all_reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                                Reduction reduction = Reduction::kSum, const Call& call = {});
+  /// The sum arrives at `root` only; on other ranks `out` is not touched and may be null.
+  Result<void> reduce(const void* in, void* out, uint64_t count, ElementType type,
+                      Reduction reduction, uint32_t root, const Call& call = {});
+  Result<Work> reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                            Reduction reduction, uint32_t root, const Call& call = {});
+  /// `data` of the root arrives in `data` of all.
+  Result<void> broadcast(void* data, uint64_t count, ElementType type, uint32_t root,
+                         const Call& call = {});
+  Result<Work> broadcast_async(void* data, uint64_t count, ElementType type, uint32_t root,
+                               const Call& call = {});
+  /// out[r * count + i] = in[i] of rank r; `in` may be out + rank * count.
+  Result<void> all_gather(const void* in, void* out, uint64_t count, ElementType type,
+                          const Call& call = {});
+  Result<Work> all_gather_async(const void* in, void* out, uint64_t count, ElementType type,
+                                const Call& call = {});
+  /// out[i] = reduction over ranks of in[rank() * count + i]; `in` has size() * count elements;
+  /// `out` may be in + rank * count.
+  Result<void> reduce_scatter(const void* in, void* out, uint64_t count, ElementType type,
+                              Reduction reduction = Reduction::kSum, const Call& call = {});
+  Result<Work> reduce_scatter_async(const void* in, void* out, uint64_t count, ElementType type,
+                                    Reduction reduction = Reduction::kSum, const Call& call = {});
+  Result<void> barrier(const Call& call = {});
+  Result<Work> barrier_async(const Call& call = {});
+
+  /// In place over a span of f32, f64, i8..i64, u8 or bool.
+  template <typename T>
+  Result<void> all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum,
+                          const Call& call = {});
+
+ private:
+  friend class Context;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// What a context has done so far; for benches and status.
+struct Counters {
+  uint64_t datagrams_sent = 0, datagrams_received = 0, retransmits = 0, probes = 0, asks = 0;
+  uint64_t rejected = 0, send_blocked = 0, bytes_folded = 0;
+};
+
+/// This process's membership in a job. Thread-safe.
+class Context {
+ public:
+  /// Joins: blocks until all ranks are there and every path has carried datagrams both ways, at
+  /// most join_timeout. Errors name who or what is missing and what to do.
+  static Result<std::unique_ptr<Context>> create(const Options& options);
+  /// Leaves. Bounded: never waits for peers longer than 2 s.
+  ~Context();
+
+  uint32_t rank() const;
+  uint32_t size() const;
+  Group& world();
+  /// Called by all members, with the same ranks in the same order. `key` tells groups apart that
+  /// are being made at the same time from several threads; equal on all members; empty: from the
+  /// ranks.
+  Result<Group> new_group(const std::vector<uint32_t>& ranks, const std::string& key = "");
+  /// What this rank is doing, shown to others when they wait for it.
+  void set_tag(const std::string& text);
+  Counters counters() const;
+  /// Bytes of payload per datagram that the world group agreed on.
+  uint32_t payload_bytes() const;
+
+ private:
+  friend class Group;
+  Context();
+  struct Impl;
+  static Result<void> measure_routes(Group& world, Impl& impl);
+  std::shared_ptr<Impl> impl_;  // Shared with groups, which may outlive the context.
+  std::unique_ptr<Group> world_;
+};
+
+template <typename T>
+constexpr ElementType element_type_of() {
+  if constexpr (std::is_same_v<T, float>) {
+    return ElementType::kF32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ElementType::kF64;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return ElementType::kBool;
+  } else {
+    static_assert(std::is_integral_v<T>, "a tensor element");
+    static_assert(sizeof(T) == 1 || std::is_signed_v<T>, "u16, u32 and u64 are not offered");
+    if constexpr (sizeof(T) == 1) {
+      return std::is_signed_v<T> ? ElementType::kI8 : ElementType::kU8;
+    } else if constexpr (sizeof(T) == 2) {
+      return ElementType::kI16;
+    } else if constexpr (sizeof(T) == 4) {
+      return ElementType::kI32;
+    } else {
+      return ElementType::kI64;
+    }
+  }
+}
+
+template <typename T>
+Result<void> Group::all_reduce(std::span<T> data, Reduction reduction, const Call& call) {
+  return all_reduce(data.data(), data.data(), data.size(), element_type_of<T>(), reduction, call);
+}
+
+}  // namespace sumcast
