@@ -99,10 +99,11 @@ class Work {
   /// Has it ended, well or badly? Does not wait.
   bool is_done() const;
 
+  struct State;  ///< Opaque.
+
  private:
   friend class Group;
   friend class Context;
-  struct State;
   std::shared_ptr<State> state_;
 };
 
@@ -147,9 +148,10 @@ class Group {
   Result<void> all_reduce(std::span<T> data, Reduction reduction = Reduction::kSum,
                           const Call& call = {});
 
+  struct State;  ///< Opaque.
+
  private:
   friend class Context;
-  struct State;
   std::shared_ptr<State> state_;
 };
 
@@ -181,10 +183,10 @@ class Context {
   /// Bytes of payload per datagram that the world group agreed on.
   uint32_t payload_bytes() const;
 
+  struct Impl;  ///< Opaque.
+
  private:
-  friend class Group;
   Context();
-  struct Impl;
   static Result<void> measure_routes(Group& world, Impl& impl);
   std::shared_ptr<Impl> impl_;  // Shared with groups, which may outlive the context.
   std::unique_ptr<Group> world_;

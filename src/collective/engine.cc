@@ -321,10 +321,11 @@ void Engine::run_timers(Instant now) {
     for (auto& route : group->windows) {
       for (auto& window : route) {
         if (window->path.local || window->core.idle()) continue;
-        const Duration rto = window->path.rtt.rto();
-        if (window->core.next_deadline(rto) > now) continue;
+        if (window->deadline() > now) continue;
         BoundedList<core::Want> probes(probe_memory), gaps(gap_memory);
-        window->core.on_timeout(now, rto, probes, gaps);
+        const bool silent = window->heard_at + window->patience() <= now;
+        window->core.on_timeout(now, silent ? window->patience() : window->path.rtt.rto(), probes,
+                                gaps);
         send_notes(window->path, wire::Kind::kProbe, group->plan.slot_base.value, probes.view());
         send_notes(window->path, wire::Kind::kGap, group->plan.slot_base.value, gaps.view());
         counters_.probes += probes.size();
@@ -343,7 +344,7 @@ Instant Engine::next_deadline() const {
     for (const auto& route : group->windows) {
       for (const auto& window : route) {
         if (window->path.local || window->core.idle()) continue;
-        due = std::min(due, window->core.next_deadline(window->path.rtt.rto()));
+        due = std::min(due, window->deadline());
       }
     }
   }

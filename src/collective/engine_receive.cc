@@ -125,6 +125,7 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
       return;
   }
   ++counters_.results;
+  window->heard_at = now;
   --path.in_flight;
   if (!delivery.repeated && !path.local) path.rtt.on_sample(delivery.since_sent);
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);

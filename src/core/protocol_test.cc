@@ -231,6 +231,28 @@ TEST(SendWindow, ReportsASkippedResultNumberAfterTheReorderWindow) {
   EXPECT_EQ(gap_memory[0].phase_or_number, 5u);
 }
 
+TEST(Protocol, PhasesGoOnAcrossTheirWrap) {
+  const uint32_t first = 0xFFFFFFFEu;
+  Pool p(SlotPoolConfig{.members = 1, .slots = 1, .first_phase = first});
+  Window w(SendWindowConfig{.slots = 1, .first_phase = first});
+  w.window.submit(77, 6, 0);
+  for (uint32_t n = 0; n < 6; ++n) {
+    std::array<Outgoing, 2> memory;
+    BoundedList<Outgoing> out(memory);
+    w.window.fill(Instant{1}, 1, out);
+    ASSERT_EQ(out.size(), 1u);
+    ASSERT_EQ(memory[0].phase, first + n);
+    const Contribution c = make(0, 0, memory[0].phase, memory[0].chunk, 6);
+    ASSERT_EQ(p.pool.on_contribution(c, Instant{1}), Verdict::kCompleted);
+    ASSERT_EQ(p.pool.on_contribution(c, Instant{1}), Verdict::kAnswer);
+    const StoredResult& r = p.pool.stored(0);
+    Delivery d;
+    ASSERT_EQ(w.window.on_result(0, r.phase, r.digest, r.number, Instant{2}, d),
+              ResultVerdict::kAccepted);
+  }
+  EXPECT_TRUE(w.window.idle());
+}
+
 TEST(SendWindow, AbandonLeavesNothingToSend) {
   Window w(SendWindowConfig{.slots = 4});
   w.window.submit(77, 100, 0);

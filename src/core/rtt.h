@@ -15,8 +15,9 @@ namespace sumcast::core {
 class RttEstimator {
  public:
   struct Config {
-    Duration rto_min = std::chrono::milliseconds(2);  ///< Timer granularity and scheduling noise.
+    Duration rto_min = std::chrono::milliseconds(3);  ///< Timer granularity, scheduling noise.
     Duration rto_max = std::chrono::milliseconds(500);
+    Duration silence_min = std::chrono::milliseconds(2);
     Duration rto_initial = std::chrono::milliseconds(50);
   };
   explicit RttEstimator(const Config& config) : config_(config) {}
@@ -36,11 +37,18 @@ class RttEstimator {
   }
 
   bool has_sample() const { return has_sample_; }
+  /// How long a path that owes results, while nothing more can be sent on it, may be silent before
+  /// it is probed: the last results of an operation have nothing behind them that would show a
+  /// loss.
+  Duration silence() const { return std::max(config_.silence_min, smoothed_ / 4); }
   Duration smoothed() const { return smoothed_; }
   Duration least() const { return least_; }
   Duration rto() const {
     if (!has_sample_) return config_.rto_initial;
-    return std::clamp(smoothed_ + 4 * variation_, config_.rto_min, config_.rto_max);
+    // Round trips that are all alike make the variation vanish, while a result may still stand in a
+    // queue that has just filled: two and a half round trips are never premature there (sim/).
+    const Duration patience = std::max(smoothed_ + 4 * variation_, smoothed_ * 5 / 2);
+    return std::clamp(patience, config_.rto_min, config_.rto_max);
   }
 
  private:

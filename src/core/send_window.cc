@@ -1,6 +1,7 @@
 #include "core/send_window.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/assert.h"
 #include "base/ids.h"
@@ -31,9 +32,10 @@ size_t SendWindow::bytes_needed(const SendWindowConfig& config) {
 SendWindow::SendWindow(const SendWindowConfig& config, std::span<std::byte> memory)
     : config_(config), flight_([&] {
         SUMCAST_ASSERT(config.slots >= 1 && config.slots < OrderList::kNone);
-        SUMCAST_ASSERT(config.operations >= 1);
+        SUMCAST_ASSERT(std::has_single_bit(config.operations));
         Arena arena(memory);
         slots_ = arena.take<Slot>(config.slots);
+        for (Slot& slot : slots_) slot.phase = config.first_phase;
         operations_ = arena.take<Operation>(config.operations);
         gap_memory_ = arena.take<Gap>(config.slots);
         ready_ = Ring<uint16_t>(arena.take<uint16_t>(config.slots));
@@ -117,6 +119,8 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
   if (phase != slot.phase || slot.state != State::kInFlight) return ResultVerdict::kStale;
   Operation& op = operation(slot.ticket);
   if (digest != op.digest) return ResultVerdict::kStale;
+  const uint32_t fixed = std::min<uint32_t>(op.total, config_.slots);
+  if (number < fixed || number - fixed >= op.total) return ResultVerdict::kStale;
 
   delivery = Delivery{slot.ticket, slot.chunk, ++op.completed == op.total, now - slot.sent_at,
                       slot.repeated};

@@ -24,9 +24,11 @@ namespace sumcast::core {
 
 struct SendWindowConfig {
   uint16_t slots = 1;
-  uint16_t operations = 256;  ///< Must not exceed SlotPoolConfig::operations of the shard.
+  /// A power of two (tickets wrap), and not above SlotPoolConfig::operations of the shard.
+  uint16_t operations = 256;
   Duration reorder_window = std::chrono::milliseconds(1);  ///< Before a skipped result is a gap.
-  Duration gap_interval = std::chrono::milliseconds(10);   ///< Before a gap is reported again.
+  Duration gap_interval = std::chrono::milliseconds(15);   ///< Before a gap is reported again.
+  uint32_t first_phase = 0;                                ///< As the shard's pool begins.
 };
 
 /// Counts the operations submitted to this window, from 0; wraps, compared serially.
@@ -75,8 +77,8 @@ class SendWindow {
   /// Queues an operation. @param total chunks of this shard, >= 1. Precondition: !full().
   Ticket submit(uint32_t digest, uint32_t total, uint32_t first_slot);
 
-  /// Takes up to out.room() contributions to send: repeats first, then at most `fresh_limit` new
-  /// ones. They count as sent at `now`.
+  /// Takes up to out.room() contributions to send: those that were asked for, whatever the limit,
+  /// then at most `fresh_limit` new ones. They count as sent at `now`.
   void fill(Instant now, uint32_t fresh_limit, BoundedList<Outgoing>& out);
   bool wants_to_send() const { return !urgent_.empty() || !ready_.empty(); }
   uint32_t ready() const { return static_cast<uint32_t>(ready_.size()); }
@@ -84,7 +86,7 @@ class SendWindow {
   /// @param number the result's total_or_next field.
   [[nodiscard]] ResultVerdict on_result(uint16_t slot, uint32_t phase, uint32_t digest,
                                         uint32_t number, Instant now, Delivery& delivery);
-  /// The shard asks for a contribution again. @return false if it is not in flight.
+  /// The shard asks for a contribution. @return false if the slot is idle or in another phase.
   bool on_ask(uint16_t slot, uint32_t phase);
 
   /// Contributions without a result for `rto` (doubled with each fruitless round) go to `probes`;

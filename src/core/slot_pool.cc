@@ -38,6 +38,7 @@ SlotPool::SlotPool(const SlotPoolConfig& config, std::span<std::byte> memory)
         Arena arena(memory);
         const size_t slots = config.slots;
         slots_ = arena.take<Slot>(slots);
+        for (Slot& slot : slots_) slot.phase = config.first_phase;
         seen_ = arena.take<uint64_t>(slots * words_);
         quiet_ = arena.take<uint64_t>(2 * slots * words_);
         payloads_ = arena.take<uint64_t>(slots * config.members);

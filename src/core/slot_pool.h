@@ -31,7 +31,8 @@ struct SlotPoolConfig {
   uint16_t slots = 1;         ///< 1..65534.
   uint16_t operations = 256;  ///< Operations that may be incomplete at once (P8).
   Duration reorder_window = std::chrono::milliseconds(1);  ///< Grace before an overtaken slot asks.
-  Duration ask_interval = std::chrono::milliseconds(10);   ///< Before it asks again.
+  Duration ask_interval = std::chrono::milliseconds(15);   ///< Before it asks again.
+  uint32_t first_phase = 0;                                ///< Of every slot.
 };
 
 /// One worker's addend, as its header told. `slot` and `member` are indices in this group.

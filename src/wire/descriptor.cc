@@ -47,8 +47,8 @@ uint32_t digest_of(const OperationDescriptor& d) {
   hash ^= hash >> 33;
   hash *= 0xFF51AFD7ED558CCDu;
   hash ^= hash >> 33;
-  const auto folded = static_cast<uint32_t>(hash ^ (hash >> 32));
-  return folded == 0 ? 1 : folded;
+  const uint64_t folded = (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xFFFFFFu;
+  return static_cast<uint32_t>((folded == 0 ? 1 : folded) << 8) | (d.sequence & 0xFFu);
 }
 
 std::string describe(const OperationDescriptor& d) {

@@ -1,6 +1,6 @@
 // What an operation is, in full, and the 32-bit digest of it that travels on every datagram.
 //
-// Ranks that call different things have different digests (but for one chance in 2^32) and are
+// Ranks that call different things have different digests (but for one chance in 2^24) and are
 // stopped at the first chunk; the full text of both is fetched only then (P4).
 #pragma once
 
@@ -36,7 +36,8 @@ struct OperationDescriptor {
   uint64_t count = 0;  ///< Elements: of the tensor; per rank for all-gather and reduce-scatter.
 };
 
-/// FNV-1a over all fields in a fixed order, folded to 32 bits; never 0 (0 means "none").
+/// 24 bits of a hash of all fields, then the sequence's low 8 bits: operations of a group that are
+/// under way at once, at most 256, never share a digest. Never 0 (0 means "none").
 uint32_t digest_of(const OperationDescriptor& descriptor);
 
 /// "all_reduce f32[1000] sum", "broadcast f32[10] from rank 2", "barrier".

@@ -1,0 +1,379 @@
+// Joining a job: key, addresses, control connection, paths, the world group.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/context_state.h"
+#include "auth/key_file.h"
+#include "control/identity.h"
+#include "net/ifname.h"
+#include "net/interface.h"
+#include "runtime/clock.h"
+#include "runtime/config.h"
+#include "runtime/environment.h"
+#include "runtime/log.h"
+
+namespace sumcast {
+namespace {
+
+constexpr Duration kLeavePatience = std::chrono::seconds(2);
+
+constexpr std::array<std::string_view, 6> kAlgorithmNames = {"auto", "in-network",       "direct",
+                                                             "ring", "halving-doubling", "server"};
+
+Result<std::optional<auth::Key>> find_key(const Options& options) {
+  if (options.insecure) {
+    if (!options.key_file.empty()) {
+      return fail(ErrorCode::kInvalidArgument, "a key file and insecure exclude each other");
+    }
+    runtime::log_warn(runtime::Subsystem::kAuth,
+                      "insecure: nothing is authenticated, anybody on this network can forge sums");
+    return std::optional<auth::Key>{};
+  }
+  if (!options.key_file.empty()) {
+    auto key = auth::read_key_file(options.key_file);
+    if (!key) return fail(key.error());
+    return std::optional<auth::Key>{*key};
+  }
+  if (options.world == 1 && options.aggregator.empty()) {
+    return std::optional<auth::Key>{auth::random_key()};  // Nobody else has to know it.
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              "no key: make one with `sumcast keygen FILE`, give it to all ranks and the daemon "
+              "(SUMCAST_KEY_FILE), or say --insecure");
+}
+
+Result<net::Endpoint> find_coordinator(const Options& options) {
+  if (!options.aggregator.empty()) {
+    auto all = net::parse_endpoints(options.aggregator);
+    if (!all) return fail(all.error().within("aggregator"));
+    return all->front();
+  }
+  if (!options.coordinator.empty()) {
+    auto one = net::parse_endpoint(options.coordinator);
+    if (!one) return fail(one.error().within("coordinator"));
+    return *one;
+  }
+  if (options.world == 1) return net::Endpoint::loopback(net::Family::kIpv4, 0);
+  return fail(ErrorCode::kInvalidArgument,
+              "nowhere to join: give an aggregator (SUMCAST_AGGREGATOR=host:port) or, without a "
+              "daemon, where rank 0 listens (MASTER_ADDR and MASTER_PORT)");
+}
+
+bool wants_aggregator(Algorithm a) {
+  return a == Algorithm::kAuto || a == Algorithm::kInNetwork || a == Algorithm::kServer;
+}
+
+}  // namespace
+
+std::string_view name_of(Algorithm algorithm) {
+  return kAlgorithmNames[static_cast<size_t>(algorithm)];
+}
+
+std::optional<Algorithm> algorithm_from_name(std::string_view name) {
+  const auto at = std::ranges::find(kAlgorithmNames, name);
+  if (at == kAlgorithmNames.end()) return std::nullopt;
+  return static_cast<Algorithm>(at - kAlgorithmNames.begin());
+}
+
+Result<Options> Options::from_environment(const std::string& config_file) {
+  auto settings =
+      runtime::load_settings(config_file.empty() ? std::nullopt : std::optional(config_file));
+  if (!settings) return fail(runtime::joined(settings.error()));
+  Options options;
+  for (const std::string& one : settings->aggregator) {
+    options.aggregator += (options.aggregator.empty() ? "" : ",") + one;
+  }
+  options.key_file = settings->key_file;
+  options.insecure = settings->insecure;
+  options.interface = settings->socket_ifname;
+  options.timeout = settings->timeout;
+  options.mtu = settings->mtu;
+  const auto algorithm = algorithm_from_name(settings->algorithm);
+  if (!algorithm) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("algorithm \"{}\" does not exist; there are auto, in-network, direct, "
+                            "ring, halving-doubling, server",
+                            settings->algorithm));
+  }
+  options.algorithm = *algorithm;
+  options.faults.loss = settings->fault_loss;
+  options.faults.duplicate = settings->fault_duplicate;
+  options.faults.reorder = settings->fault_reorder;
+  options.faults.delay = settings->fault_delay;
+  options.faults.seed = settings->fault_seed;
+  auto launched = runtime::launched_rank();
+  if (!launched) return fail(launched.error());
+  if (*launched) {
+    options.rank = (*launched)->rank;
+    options.world = (*launched)->world;
+  }
+  auto master = runtime::master_endpoint();
+  if (!master) return fail(master.error());
+  if (*master) {
+    options.coordinator = fmt::format("{}:{}", (*master)->host, (*master)->port + 1);
+  }
+  return options;
+}
+
+Context::Context() = default;
+
+Context::~Context() {
+  if (!impl_) return;
+  world_.reset();
+  impl_->leave();
+}
+
+Result<std::unique_ptr<Context>> Context::create(const Options& options) {
+  if (options.world == 0 || options.rank >= options.world || options.world > runtime::kWorldMax) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {} of a world of {} does not exist",
+                                                         options.rank, options.world));
+  }
+  auto context = std::unique_ptr<Context>(new Context());
+  context->impl_ = std::make_shared<Impl>();
+  Impl& impl = *context->impl_;
+  impl.options = options;
+  if (auto joined = impl.join(); !joined) return fail(joined.error());
+  std::vector<uint32_t> all(options.world);
+  for (uint32_t i = 0; i < options.world; ++i) all[i] = i;
+  auto world = impl.open_group("world", all, context->impl_);
+  if (!world) return fail(world.error().within("opening the world group"));
+  context->world_ = std::make_unique<Group>(*world);
+  if (auto r = measure_routes(*context->world_, impl); !r) {
+    return fail(r.error().within("measuring algorithms"));
+  }
+  return context;
+}
+
+/// With both routes open and nobody's choice made, a few operations on each tell which is cheaper.
+Result<void> Context::measure_routes(Group& world, Impl& impl) {
+  using collective::Route;
+  if (impl.options.algorithm != Algorithm::kAuto || !impl.engine->has_route(Route::kAggregator) ||
+      !impl.engine->has_route(Route::kDirect)) {
+    return {};
+  }
+  std::vector<float> tensor(api::CostModel::kLargeBytes / sizeof(float));
+  std::array<double, 4> seconds{};
+  for (size_t n = 0; n < seconds.size(); ++n) {
+    Call call;
+    call.algorithm = n < 2 ? Algorithm::kInNetwork : Algorithm::kDirect;
+    const size_t count = n % 2 == 0 ? api::CostModel::kSmallBytes / sizeof(float) : tensor.size();
+    double best = 1e9;
+    for (int round = 0; round < 4; ++round) {
+      const Instant start = runtime::monotonic_now();
+      if (auto r = world.all_reduce(std::span(tensor).first(count), Reduction::kSum, call); !r) {
+        return r;
+      }
+      const double took = 1e-9 * static_cast<double>((runtime::monotonic_now() - start).count());
+      if (round > 0) best = std::min(best, took);  // The first one warms up.
+    }
+    seconds[n] = best;
+  }
+  Call call;
+  call.algorithm = Algorithm::kInNetwork;
+  if (auto r = world.all_reduce(std::span<double>(seconds), Reduction::kMax, call); !r) return r;
+  impl.costs.set({seconds[0], seconds[1]}, {seconds[2], seconds[3]});
+  return {};
+}
+
+uint32_t Context::rank() const { return impl_->options.rank; }
+uint32_t Context::size() const { return impl_->options.world; }
+Group& Context::world() { return *world_; }
+
+Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::string& key) {
+  std::string name = "group:" + key;
+  for (const uint32_t rank : ranks) {
+    if (rank >= impl_->options.world) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("rank {} is not in a world of {}", rank, impl_->options.world));
+    }
+    if (key.empty()) name += fmt::format(",{}", rank);
+  }
+  if (std::ranges::find(ranks, impl_->options.rank) == ranks.end()) {
+    return fail(ErrorCode::kInvalidArgument, "a group is made by its members; this rank is none");
+  }
+  return impl_->open_group(name, ranks, impl_);
+}
+
+void Context::set_tag(const std::string& text) { impl_->engine->set_user_tag(text); }
+uint32_t Context::payload_bytes() const { return impl_->engine->datagram_bytes(); }
+
+Counters Context::counters() const {
+  const collective::EngineCounters e = impl_->engine->counters();
+  const collective::ShardCounters s = impl_->engine->shard_counters();
+  using collective::ShardCount;
+  using collective::ShardWork;
+  Counters c;
+  c.datagrams_sent = e.contributions + s[ShardWork::kResults];
+  c.datagrams_received = e.results + e.duplicates + s[ShardCount::kReceived];
+  c.retransmits = e.repeats + s[ShardWork::kRepairs];
+  c.probes = e.probes + e.gaps;
+  c.asks = e.asks;
+  c.rejected = e.malformed + e.unauthentic + s[ShardCount::kMalformed] +
+               s[ShardCount::kUnauthentic] + s[ShardCount::kUnknownJob];
+  c.send_blocked = e.blocked + s[ShardWork::kBlocked];
+  c.bytes_folded = s[ShardWork::kBytesFolded];
+  return c;
+}
+
+Result<void> Context::Impl::join() {
+  const Instant deadline = runtime::monotonic_now() + options.join_timeout;
+  auto found_key = find_key(options);
+  if (!found_key) return fail(found_key.error());
+  key = *found_key;
+  auto coordinator = find_coordinator(options);
+  if (!coordinator) return fail(coordinator.error());
+  auto selector = net::IfnameSelector::parse(options.interface);
+  if (!selector) return fail(selector.error());
+  auto local = net::choose_local(*coordinator, *selector);
+  if (!local) return fail(local.error());
+
+  collective::EngineOptions e;
+  e.key = key;
+  e.local = local->with_port(0);
+  e.flows = options.flows;
+  e.socket_buffer_bytes = options.socket_buffer_bytes;
+  const uint32_t headers = local->family() == net::Family::kIpv6 ? 48 : 28;
+  e.datagram_bytes_max = std::clamp(options.mtu, 576u, 9000u) - headers;
+  e.window_max = options.window;
+  e.faults = net::FaultPlan{.loss = options.faults.loss,
+                            .duplicate = options.faults.duplicate,
+                            .reorder = options.faults.reorder,
+                            .delay = options.faults.delay,
+                            .seed = options.faults.seed * 1000003 + options.rank};
+  if (auto valid = e.faults.validate(); !valid) return fail(valid.error());
+  auto made = collective::Engine::create(std::move(e));
+  if (!made) return fail(made.error());
+  engine = std::move(*made);
+  engine->set_user_tag(options.tag);
+  auto streams = mesh::Mesh::open(local->with_port(0), key);
+  if (!streams) return fail(streams.error());
+  mesh = std::move(*streams);
+
+  if (options.aggregator.empty() && options.rank == 0) {
+    control::ServerOptions s;
+    s.listen = *coordinator;
+    s.key = key;
+    auto started = control::CoordinatorServer::start(std::move(s), no_observer);
+    if (!started) return fail(started.error());
+    server = std::move(*started);
+    coordinator = server->endpoint();
+  }
+
+  control::JoinOptions j;
+  j.coordinator = *coordinator;
+  if (!local->is_loopback()) j.bind_local = local->with_port(0);
+  j.key = key;
+  j.key_source = options.key_file;
+  j.join.job = options.job;
+  j.join.rank = Rank(static_cast<uint16_t>(options.rank));
+  j.join.world = options.world;
+  j.join.host = control::host_identity();
+  j.join.name = control::process_name();
+  j.join.shard = engine->shard_endpoint().text();
+  j.join.mesh = mesh->endpoint().text();
+  j.join.tag = options.tag;
+  j.join.timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - runtime::monotonic_now());
+  auto joined = control::ControlClient::join(j, *this);
+  if (!joined) return fail(joined.error());
+  client = std::move(*joined);
+  client_ready.store(client.get());
+  return start_engine(*coordinator, deadline);
+}
+
+Result<void> Context::Impl::start_engine(const net::Endpoint& coordinator, Instant deadline) {
+  const control::Welcome& welcome = client->welcome();
+  control::JobPlan plan;
+  plan.incarnation = welcome.incarnation;
+  plan.epoch = welcome.epoch;
+  plan.name = options.job;
+  plan.members = welcome.members;
+  std::vector<net::Endpoint> shards, meshes;
+  for (const std::string& text : welcome.shards) {
+    auto shard = net::parse_endpoint(text);
+    if (!shard) return fail(shard.error().within("the daemon's shard"));
+    // A daemon that listens on all addresses is reached where its coordinator was.
+    shards.push_back(shard->is_wildcard() ? coordinator.with_port(shard->port()) : *shard);
+  }
+  for (const control::Member& member : welcome.members) {
+    auto one = net::parse_endpoint(member.mesh);
+    if (!one) return fail(one.error().within("a member's mesh address"));
+    meshes.push_back(*one);
+  }
+  const Rank me(static_cast<uint16_t>(options.rank));
+  engine->set_mismatch_observer([this](Incarnation, const control::Mismatch& mismatch) {
+    if (auto* to = client_ready.load()) to->report_mismatch(mismatch);
+  });
+  mesh->start(welcome.incarnation, me, meshes);
+  const bool use_aggregator = !shards.empty() && wants_aggregator(options.algorithm);
+  const bool use_direct = shards.empty() || options.algorithm == Algorithm::kAuto ||
+                          options.algorithm == Algorithm::kDirect;
+  return engine->start(plan, me, shards, use_aggregator, use_direct || !use_aggregator, deadline);
+}
+
+Result<Group> Context::Impl::open_group(const std::string& name, const std::vector<uint32_t>& ranks,
+                                        const std::shared_ptr<Impl>& self) {
+  control::OpenGroup request;
+  request.key = name;
+  for (const uint32_t rank : ranks) request.ranks.emplace_back(static_cast<uint16_t>(rank));
+  request.payload_bytes_max = engine->datagram_bytes();
+  request.slots_wanted = engine->slots_wanted();
+  request.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
+  auto plan = client->open_group(request);
+  if (!plan) return fail(plan.error());
+  Group group;
+  group.state_ = std::make_shared<Group::State>();
+  group.state_->context = self;
+  group.state_->plan = *plan;
+  const auto me = std::ranges::find(plan->ranks, Rank(static_cast<uint16_t>(options.rank)));
+  group.state_->rank = static_cast<uint32_t>(me - plan->ranks.begin());
+  engine->open_group(*plan);
+  // An abort may have come before the engine knew the group.
+  if (const auto aborted = client->abort_of(plan->group)) engine->abort(plan->group, *aborted);
+  return group;
+}
+
+void Context::Impl::leave() {
+  if (left || !client) return;
+  left = true;
+  // Slower members may still need this rank's shard: it serves until all have left.
+  (void)client->leave(kLeavePatience);
+}
+
+Context::Impl::~Impl() {
+  leave();
+  if (engine) engine->set_mismatch_observer(nullptr);
+  client_ready.store(nullptr);
+  client.reset();
+  if (server) server->stop();
+}
+
+void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
+                             const std::vector<Rank>&) {
+  runtime::log_info(runtime::Subsystem::kControl, "aborted: {}", error.what);
+  engine->abort(group, error);
+  if (group) {
+    mesh->abort(*group, error);
+  } else {
+    mesh->abort_all(error);
+  }
+}
+
+std::vector<control::GroupActivity> Context::Impl::activity() { return engine->activity(); }
+
+control::Description Context::Impl::describe(const control::Describe& question) {
+  control::Description answer;
+  answer.group = question.group;
+  answer.request = question.request;
+  if (const auto found =
+          engine->find_operation(question.group, question.sequence, question.digest)) {
+    answer.sequence = found->sequence;
+    answer.text = wire::describe(*found);
+  }
+  return answer;
+}
+
+}  // namespace sumcast

@@ -1,0 +1,112 @@
+// What the public handles refer to. Private to api/.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "api/cost_model.h"
+#include "auth/secret.h"
+#include "collective/engine.h"
+#include "control/client.h"
+#include "control/server.h"
+#include "mesh/algorithms.h"
+#include "mesh/mesh.h"
+#include "sumcast/sumcast.hpp"
+
+namespace sumcast {
+
+/// Nobody to tell: in a worker's own coordinator the engines learn of groups from their clients.
+class NoObserver final : public control::JobObserver {
+  void job_started(const control::JobPlan&) override {}
+  void group_opened(const control::GroupPlan&) override {}
+  void group_closed(Incarnation, GroupId) override {}
+  void job_ended(Incarnation) override {}
+};
+
+struct Context::Impl final : public control::ClientObserver {
+  Options options;
+  std::optional<auth::Key> key;
+  NoObserver no_observer;
+  std::unique_ptr<control::CoordinatorServer> server;  // Rank 0 without a daemon.
+  std::unique_ptr<collective::Engine> engine;
+  std::unique_ptr<mesh::Mesh> mesh;
+  std::unique_ptr<control::ControlClient> client;
+  std::atomic<control::ControlClient*> client_ready{nullptr};  // For calls from other threads.
+  api::CostModel costs;
+
+  Impl() = default;
+  ~Impl() override;
+
+  Result<void> join();
+  Result<void> start_engine(const net::Endpoint& coordinator, Instant deadline);
+  void leave();
+  Result<Group> open_group(const std::string& key, const std::vector<uint32_t>& ranks,
+                           const std::shared_ptr<Impl>& self);
+  bool left = false;
+
+  void on_abort(std::optional<GroupId> group, const Error& error,
+                const std::vector<Rank>& ranks) override;
+  std::vector<control::GroupActivity> activity() override;
+  control::Description describe(const control::Describe& question) override;
+  void on_left(const control::Left&) override {}
+};
+
+struct Work::State {
+  std::shared_ptr<Group::State> group;
+  collective::OperationPtr operation;  // Through the engine ...
+  Instant deadline{};
+
+  std::mutex mutex;  // ... or through the mesh:
+  std::condition_variable changed;
+  std::optional<Result<void>> outcome;
+};
+
+/// A baseline operation that waits for its turn.
+struct MeshJob {
+  std::shared_ptr<Work::State> work;
+  Algorithm algorithm;
+  wire::OperationDescriptor what;
+  const void* in;
+  void* out;
+  uint32_t sequence;
+  Instant deadline;
+};
+
+/// Baselines over TCP run in call order, by the caller that waits for them or else on a thread.
+/// Shared by the group and its thread: the last reference to a group may go on that very thread.
+struct MeshRunner {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<MeshJob> queue;
+  bool busy = false, stopping = false;
+  std::thread thread;
+
+  /// Runs the queue's front; the lock is released meanwhile.
+  void run_front(std::unique_lock<std::mutex>& lock);
+  /// What nobody waits for runs here, behind what a waiting caller runs itself.
+  void run();
+};
+
+/// A group, alive as long as a handle refers to it (std::shared_ptr: handles are values).
+struct Group::State {
+  std::shared_ptr<Context::Impl> context;
+  control::GroupPlan plan;
+  uint32_t rank = 0;
+
+  std::shared_ptr<MeshRunner> runner = std::make_shared<MeshRunner>();
+  uint32_t mesh_sequence = 0;
+
+  ~State();
+  Result<Work> submit(const std::shared_ptr<State>& self, wire::OperationDescriptor what,
+                      const void* in, void* out, const Call& call);
+  Result<Work> submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
+                           const wire::OperationDescriptor& what, const void* in, void* out,
+                           Instant deadline);
+  Result<void> run_mesh(const MeshJob& job);
+  Result<void> wait_mesh(Work::State& work, Instant deadline);
+};
+
+}  // namespace sumcast

@@ -1,0 +1,371 @@
+// Groups: what callers may ask for is checked here, then goes to the engine or to the mesh.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/context_state.h"
+#include "numeric/codec.h"
+#include "runtime/clock.h"
+
+namespace sumcast {
+namespace {
+
+using wire::OperationDescriptor;
+using wire::OperationKind;
+
+/// How long an abort may take to come back from the coordinator before we end the group ourselves.
+constexpr Duration kAbortPatience = std::chrono::seconds(2);
+
+Result<void> check(const OperationDescriptor& what, uint32_t size) {
+  const bool combines = what.reduction != Reduction::kCopy;
+  if (combines && !reduction_applies(what.type, what.reduction)) {
+    std::string types;
+    for (int t = 0; t < kElementTypes; ++t) {
+      const auto type = static_cast<ElementType>(t);
+      if (reduction_applies(type, what.reduction)) types += fmt::format(" {}", name_of(type));
+    }
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} does not exist for {}; it does for:{}", name_of(what.reduction),
+                            name_of(what.type), types));
+  }
+  if (what.format != WireFormat::kNative &&
+      (!combines || !numeric::wire_format_applies(what.type, what.reduction, what.format))) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("wire format {} does not carry {} {} {}; it carries f32 with sum and avg "
+                    "(bf16 and fp16 also min, max, product)",
+                    name_of(what.format), wire::name_of(what.kind), name_of(what.type),
+                    name_of(what.reduction)));
+  }
+  if (what.root >= size) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("root {} is not in a group of {}", what.root, size));
+  }
+  if (what.count > (uint64_t{1} << 50)) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} elements are too many", what.count));
+  }
+  return {};
+}
+
+bool uses_mesh(Algorithm algorithm) {
+  return algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling;
+}
+
+}  // namespace
+
+Group::State::~State() {
+  {
+    std::lock_guard lock(runner->mutex);
+    runner->stopping = true;
+    runner->changed.notify_all();
+  }
+  if (runner->thread.get_id() == std::this_thread::get_id()) {
+    runner->thread.detach();  // It holds the runner, and ends as soon as it sees `stopping`.
+  } else if (runner->thread.joinable()) {
+    runner->thread.join();
+  }
+  if (context->client) context->client->close_group(plan.group);
+  context->engine->close_group(plan.group);
+  context->mesh->close_group(plan.group);
+}
+
+uint32_t Group::rank() const { return state_->rank; }
+uint32_t Group::size() const { return static_cast<uint32_t>(state_->plan.ranks.size()); }
+
+Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationDescriptor what,
+                                  const void* in, void* out, const Call& call) {
+  using collective::Route;
+  what.format = call.wire;
+  const auto size = static_cast<uint32_t>(plan.ranks.size());
+  if (auto r = check(what, size); !r) return fail(r.error());
+  const Instant deadline =
+      runtime::monotonic_now() + call.timeout.value_or(context->options.timeout);
+  Algorithm algorithm =
+      call.algorithm == Algorithm::kAuto ? context->options.algorithm : call.algorithm;
+  const bool has_aggregator = context->engine->has_route(Route::kAggregator);
+  const bool has_direct = context->engine->has_route(Route::kDirect);
+  if (algorithm == Algorithm::kAuto) {
+    const uint64_t bytes = what.count * element_bytes(what.type);
+    const bool aggregator =
+        has_aggregator && (!has_direct || context->costs.prefers_aggregator(bytes));
+    algorithm = aggregator ? Algorithm::kInNetwork : Algorithm::kDirect;
+  }
+  if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline);
+  const bool direct = algorithm == Algorithm::kDirect;
+  if (direct ? !has_direct : !has_aggregator) {
+    return fail(ErrorCode::kUnsupported,
+                direct ? "direct paths were not set up: this job joined for " +
+                             std::string(name_of(context->options.algorithm)) + " only"
+                       : std::string("no aggregator: give one (SUMCAST_AGGREGATOR=host:port)"));
+  }
+  auto operation = context->engine->submit(plan.group, direct ? Route::kDirect : Route::kAggregator,
+                                           what, in, out);
+  if (!operation) return fail(operation.error());
+  Work work;
+  work.state_ = std::make_shared<Work::State>();
+  work.state_->group = self;
+  work.state_->operation = std::move(*operation);
+  work.state_->deadline = deadline;
+  return work;
+}
+
+Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
+                                       const OperationDescriptor& what, const void* in, void* out,
+                                       Instant deadline) {
+  if (what.format != WireFormat::kNative) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} has no wire formats; use in-network or direct", name_of(algorithm)));
+  }
+  Work work;
+  work.state_ = std::make_shared<Work::State>();
+  work.state_->group = self;
+  work.state_->deadline = deadline;
+  std::lock_guard lock(runner->mutex);
+  const uint32_t sequence = ++mesh_sequence;
+  // Deferred: a caller that waits at once runs it in its own thread (wait_mesh).
+  runner->queue.push_back({work.state_, algorithm, what, in, out, sequence, deadline});
+  if (!runner->thread.joinable()) {
+    runner->thread = std::thread([shared = runner] { shared->run(); });
+  }
+  return work;
+}
+
+Result<void> Group::State::run_mesh(const MeshJob& job) {
+  mesh::MeshCall call;
+  call.group = plan.group;
+  call.ranks = plan.ranks;
+  call.me = rank;
+  call.sequence = job.sequence;
+  OperationDescriptor what = job.what;
+  what.group = plan.group;
+  what.sequence = job.sequence;
+  call.digest = wire::digest_of(what);
+  call.deadline = job.deadline;
+  auto& streams = *context->mesh;
+  switch (what.kind) {
+    case OperationKind::kAllReduce:
+      if (job.algorithm == Algorithm::kHalvingDoubling) {
+        return mesh::halving_doubling_all_reduce(streams, call, job.in, job.out, what.count,
+                                                 what.type, what.reduction);
+      }
+      return mesh::ring_all_reduce(streams, call, job.in, job.out, what.count, what.type,
+                                   what.reduction);
+    case OperationKind::kReduce:
+      return mesh::reduce(streams, call, job.in, job.out, what.count, what.type, what.reduction,
+                          what.root);
+    case OperationKind::kBroadcast:
+      return mesh::broadcast(streams, call, job.out, what.count, what.type, what.root);
+    case OperationKind::kAllGather:
+      return mesh::ring_all_gather(streams, call, job.in, job.out, what.count, what.type);
+    case OperationKind::kReduceScatter:
+      return mesh::ring_reduce_scatter(streams, call, job.in, job.out, what.count, what.type,
+                                       what.reduction);
+    default:
+      return mesh::barrier(streams, call);
+  }
+}
+
+void MeshRunner::run_front(std::unique_lock<std::mutex>& lock) {
+  busy = true;
+  MeshJob job = std::move(queue.front());
+  queue.pop_front();
+  lock.unlock();
+  Group::State& group = *job.work->group;
+  Result<void> outcome = group.run_mesh(job);
+  if (!outcome && outcome.error().code == ErrorCode::kTimeout && group.context->client) {
+    control::Overdue overdue;
+    overdue.group = group.plan.group;
+    overdue.sequence = job.sequence;
+    overdue.operation = wire::describe(job.what);
+    group.context->client->report_overdue(overdue);
+  }
+  {
+    std::lock_guard done(job.work->mutex);
+    job.work->outcome = std::move(outcome);
+    job.work->changed.notify_all();
+  }
+  lock.lock();
+  busy = false;
+  changed.notify_all();
+  lock.unlock();
+  job.work.reset();  // May be the last of the group.
+  lock.lock();
+}
+
+void MeshRunner::run() {
+  constexpr Duration kGrace = std::chrono::milliseconds(1);
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    if (queue.empty() || busy) {
+      changed.wait_for(lock, std::chrono::milliseconds(50));
+      continue;
+    }
+    // Leave a caller the time to come and wait.
+    const uint32_t first = queue.front().sequence;
+    changed.wait_for(lock, kGrace);
+    if (!busy && !queue.empty() && queue.front().sequence == first) run_front(lock);
+  }
+}
+
+Result<Work> Group::all_reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                                     Reduction reduction, const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kAllReduce;
+  what.type = type;
+  what.reduction = reduction;
+  what.count = count;
+  return state_->submit(state_, what, in, out, call);
+}
+
+Result<Work> Group::reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                                 Reduction reduction, uint32_t root, const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kReduce;
+  what.type = type;
+  what.reduction = reduction;
+  what.count = count;
+  what.root = static_cast<uint16_t>(std::min<uint32_t>(root, UINT16_MAX));
+  return state_->submit(state_, what, in, out, call);
+}
+
+Result<Work> Group::broadcast_async(void* data, uint64_t count, ElementType type, uint32_t root,
+                                    const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kBroadcast;
+  what.type = type;
+  what.reduction = Reduction::kCopy;
+  what.count = count;
+  what.root = static_cast<uint16_t>(std::min<uint32_t>(root, UINT16_MAX));
+  return state_->submit(state_, what, data, data, call);
+}
+
+Result<Work> Group::all_gather_async(const void* in, void* out, uint64_t count, ElementType type,
+                                     const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kAllGather;
+  what.type = type;
+  what.reduction = Reduction::kCopy;
+  what.count = count;
+  const size_t bytes = count * element_bytes(type);
+  std::byte* mine = static_cast<std::byte*>(out) + rank() * bytes;
+  auto work = state_->submit(state_, what, in, out, call);
+  if (work && bytes != 0 && mine != in) std::memmove(mine, in, bytes);
+  return work;
+}
+
+Result<Work> Group::reduce_scatter_async(const void* in, void* out, uint64_t count,
+                                         ElementType type, Reduction reduction, const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kReduceScatter;
+  what.type = type;
+  what.reduction = reduction;
+  what.count = count;
+  return state_->submit(state_, what, in, out, call);
+}
+
+Result<Work> Group::barrier_async(const Call& call) {
+  OperationDescriptor what;
+  what.kind = OperationKind::kBarrier;
+  what.reduction = Reduction::kCopy;
+  return state_->submit(state_, what, nullptr, nullptr, call);
+}
+
+namespace {
+
+Result<void> finish(Result<Work> work) {
+  if (!work) return fail(work.error());
+  return work->wait();
+}
+
+}  // namespace
+
+Result<void> Group::all_reduce(const void* in, void* out, uint64_t count, ElementType type,
+                               Reduction reduction, const Call& call) {
+  return finish(all_reduce_async(in, out, count, type, reduction, call));
+}
+Result<void> Group::reduce(const void* in, void* out, uint64_t count, ElementType type,
+                           Reduction reduction, uint32_t root, const Call& call) {
+  return finish(reduce_async(in, out, count, type, reduction, root, call));
+}
+Result<void> Group::broadcast(void* data, uint64_t count, ElementType type, uint32_t root,
+                              const Call& call) {
+  return finish(broadcast_async(data, count, type, root, call));
+}
+Result<void> Group::all_gather(const void* in, void* out, uint64_t count, ElementType type,
+                               const Call& call) {
+  return finish(all_gather_async(in, out, count, type, call));
+}
+Result<void> Group::reduce_scatter(const void* in, void* out, uint64_t count, ElementType type,
+                                   Reduction reduction, const Call& call) {
+  return finish(reduce_scatter_async(in, out, count, type, reduction, call));
+}
+Result<void> Group::barrier(const Call& call) { return finish(barrier_async(call)); }
+
+Work::Work() = default;
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&&) noexcept = default;
+Work::~Work() = default;
+
+bool Work::is_done() const {
+  if (state_->operation) return state_->operation->done.load(std::memory_order_acquire);
+  std::lock_guard lock(state_->mutex);
+  return state_->outcome.has_value();
+}
+
+Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
+  Group::State& group = *state_->group;
+  Instant deadline = state_->deadline;
+  const Instant begun = runtime::monotonic_now();
+  if (timeout) deadline = std::min(deadline, begun + *timeout);
+  if (!state_->operation) return group.wait_mesh(*state_, deadline);
+
+  collective::Engine& engine = *group.context->engine;
+  const collective::Operation& operation = *state_->operation;
+  if (!engine.wait(operation, deadline)) {
+    // Whoever is missing, the coordinator knows, and tells all ranks the same.
+    control::Overdue overdue;
+    overdue.group = group.plan.group;
+    overdue.sequence = operation.descriptor.sequence;
+    overdue.operation = wire::describe(operation.descriptor);
+    overdue.waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+        runtime::monotonic_now() - operation.posted_at);
+    group.context->client->report_overdue(overdue);
+    if (!engine.wait(operation, runtime::monotonic_now() + kAbortPatience)) {
+      engine.abort(group.plan.group,
+                   Error{ErrorCode::kTimeout,
+                         fmt::format("{} #{} timed out, and the coordinator does not answer",
+                                     overdue.operation, overdue.sequence)});
+      (void)engine.wait(operation, runtime::monotonic_now() + kAbortPatience);
+    }
+  }
+  if (operation.error) return fail(*operation.error);
+  return {};
+}
+
+Result<void> Group::State::wait_mesh(Work::State& work, Instant deadline) {
+  {
+    std::unique_lock lock(runner->mutex);
+    // Run what is queued up to this operation, unless another thread is at it.
+    while (!runner->queue.empty() && !runner->busy) {
+      const bool mine = runner->queue.front().work.get() == &work;
+      runner->run_front(lock);
+      if (mine) break;
+      std::lock_guard done(work.mutex);
+      if (work.outcome) break;
+    }
+  }
+  std::unique_lock lock(work.mutex);
+  while (!work.outcome) {
+    const Instant now = runtime::monotonic_now();
+    if (now >= deadline + kAbortPatience) {
+      return fail(ErrorCode::kTimeout, "timed out behind an earlier operation of the group");
+    }
+    work.changed.wait_for(lock, std::chrono::milliseconds(20));
+    if (now >= deadline) context->mesh->abort(plan.group, {ErrorCode::kTimeout, "the operation timed out"});
+  }
+  return *work.outcome;
+}
+
+}  // namespace sumcast
