@@ -1,0 +1,584 @@
+// Server and clients over loopback, in threads: what the pure coordinator decides must arrive.
+#include "control/server.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "control/client.h"
+#include "control/frames.h"
+#include "control/identity.h"
+#include "net/descriptor.h"
+#include "runtime/clock.h"
+
+namespace sumcast::control {
+namespace {
+
+const std::string kOperation = "all_reduce f32[1000] sum";
+
+/// Remembers what its rank is told; answers what the test has set.
+class Observer : public ClientObserver {
+ public:
+  struct Seen {
+    std::optional<GroupId> group;
+    Error error;
+    std::vector<Rank> ranks;
+  };
+  void on_abort(std::optional<GroupId> group, const Error& error,
+                const std::vector<Rank>& ranks) override {
+    const std::lock_guard lock(mutex_);
+    aborts_.push_back({group, error, ranks});
+    changed_.notify_all();
+  }
+  std::vector<GroupActivity> activity() override {
+    const std::lock_guard lock(mutex_);
+    return activity_;
+  }
+  Description describe(const Describe&) override {
+    const std::lock_guard lock(mutex_);
+    return description_;
+  }
+  void on_left(const Left& left) override {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(left);
+    changed_.notify_all();
+  }
+
+  void does(const std::vector<GroupActivity>& activity) {
+    const std::lock_guard lock(mutex_);
+    activity_ = activity;
+  }
+  void calls(uint64_t sequence, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    description_.sequence = sequence;
+    description_.text = text;
+  }
+  /// Waits for the first abort; a test that sees none fails on the empty text.
+  Seen abort() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return !aborts_.empty(); });
+    return aborts_.empty() ? Seen{} : aborts_.front();
+  }
+  size_t lefts() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 20s, [&] { return !left_.empty(); });
+    return left_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Seen> aborts_;
+  std::vector<Left> left_;
+  std::vector<GroupActivity> activity_;
+  Description description_;
+};
+
+class Jobs : public JobObserver {
+ public:
+  void job_started(const JobPlan&) override { ++started; }
+  void group_opened(const GroupPlan&) override { ++opened; }
+  void group_closed(Incarnation, GroupId) override { ++closed; }
+  void job_ended(Incarnation) override { ++ended; }
+  std::atomic<int> started = 0, opened = 0, closed = 0, ended = 0;
+};
+
+net::Endpoint loopback() { return net::Endpoint::loopback(net::Family::kIpv4, 0); }
+
+/// A server, and as many ranks as a test wants.
+class Cluster {
+ public:
+  explicit Cluster(std::optional<auth::Key> server_key = auth::random_key()) : key(server_key) {
+    ServerOptions options;
+    options.listen = loopback();
+    options.key = key;
+    options.strangers_max = 32;
+    server = CoordinatorServer::start(options, jobs).value();
+  }
+  JoinOptions options(int rank, uint32_t world, Duration timeout = 10s) const {
+    JoinOptions join;
+    join.coordinator = server->endpoint();
+    join.key = key;
+    join.key_source = "/etc/sumcast.key";
+    join.join = Join{"x",
+                     Rank(static_cast<uint16_t>(rank)),
+                     world,
+                     host_identity(),
+                     name_of_rank(rank),
+                     "127.0.0.1:1",
+                     "",
+                     "",
+                     std::chrono::duration_cast<milliseconds>(timeout)};
+    return join;
+  }
+  static std::string name_of_rank(int rank) { return "host-" + std::to_string(rank) + ":77"; }
+  /// Ranks 0..world-1, joined from one thread each.
+  void join_all(int world) {
+    observers = std::vector<Observer>(static_cast<size_t>(world));
+    clients.resize(static_cast<size_t>(world));
+    each(world, [&](int r) {
+      auto client = ControlClient::join(options(r, static_cast<uint32_t>(world)), observer(r));
+      ASSERT_TRUE(client.has_value()) << client.error().what;
+      clients[static_cast<size_t>(r)] = std::move(*client);
+    });
+  }
+  template <typename Body>
+  static void each(int count, const Body& body) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < count; ++r) threads.emplace_back([&body, r] { body(r); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  Observer& observer(int r) { return observers[static_cast<size_t>(r)]; }
+  ControlClient& client(int r) { return *clients[static_cast<size_t>(r)]; }
+  OpenGroup request(const std::string& group_key) const {
+    OpenGroup open{group_key, {}, 1420, 8, milliseconds(10'000)};
+    for (size_t r = 0; r < clients.size(); ++r) {
+      open.ranks.push_back(Rank(static_cast<uint16_t>(r)));
+    }
+    return open;
+  }
+  GroupPlan open_world() {
+    std::vector<GroupPlan> plans(clients.size());
+    each(static_cast<int>(clients.size()), [&](int r) {
+      auto plan = client(r).open_group(request("world"));
+      ASSERT_TRUE(plan.has_value()) << plan.error().what;
+      plans[static_cast<size_t>(r)] = *plan;
+    });
+    return plans[0];
+  }
+  uint64_t counter(const char* name) const {
+    return server->status_json()["counters"][name].get<uint64_t>();
+  }
+  std::string where() const { return server->endpoint().text(); }
+
+  std::optional<auth::Key> key;
+  Jobs jobs;
+  std::unique_ptr<CoordinatorServer> server;
+  std::vector<Observer> observers;
+  std::vector<std::unique_ptr<ControlClient>> clients;
+};
+
+/// Waits until `condition` holds; false after ten seconds.
+template <typename Condition>
+bool eventually(const Condition& condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+TEST(Control, JoinOpenCloseLeave) {
+  Cluster cluster;
+  cluster.join_all(3);
+  EXPECT_EQ(cluster.jobs.started, 1);
+  EXPECT_EQ(cluster.client(2).welcome().members.at(1).name, "host-1:77");
+  EXPECT_EQ(cluster.client(2).welcome().members.at(1).address, "127.0.0.1");
+  const GroupPlan plan = cluster.open_world();
+  EXPECT_EQ(plan.group, GroupId(0));
+  EXPECT_EQ(plan.incarnation, cluster.client(1).welcome().incarnation);
+  EXPECT_EQ(cluster.jobs.opened, 1);
+  const auto status = cluster.server->status_json();
+  EXPECT_EQ(status["jobs"][0]["name"], "x");
+  EXPECT_EQ(status["jobs"][0]["ranks"][2]["state"], "live");
+  EXPECT_EQ(status["jobs"][0]["groups"][0]["key"], "world");
+  Cluster::each(3, [&](int r) {
+    cluster.client(r).close_group(plan.group);
+    EXPECT_TRUE(cluster.client(r).leave(10s));
+  });
+  EXPECT_TRUE(eventually([&] { return cluster.jobs.ended == 1; }));
+  EXPECT_EQ(cluster.jobs.closed, 1);
+  EXPECT_EQ(cluster.counter("deaths"), 0u);
+}
+
+TEST(Control, AWorkerMayComeBeforeItsCoordinator) {
+  net::Endpoint endpoint;
+  {
+    const auto listener = net::TcpListener::open(loopback());
+    endpoint = listener->local();
+  }
+  Jobs jobs;
+  Observer observer;
+  std::unique_ptr<CoordinatorServer> server;
+  std::thread late([&] {
+    std::this_thread::sleep_for(100ms);
+    ServerOptions options;
+    options.listen = endpoint;
+    server = CoordinatorServer::start(options, jobs).value();
+  });
+  JoinOptions options;
+  options.coordinator = endpoint;
+  options.join = Join{"x", Rank(0), 1, "h", "n", "", "", "", milliseconds(20'000)};
+  const auto client = ControlClient::join(options, observer);
+  late.join();
+  EXPECT_TRUE(client.has_value()) << client.error().what;
+}
+
+TEST(Control, NobodyThereIsAnErrorAtTheDeadline) {
+  JoinOptions options;
+  {
+    const auto listener = net::TcpListener::open(loopback());
+    options.coordinator = listener->local();
+  }
+  options.join = Join{"x", Rank(0), 1, "h", "n", "", "", "", milliseconds(200)};
+  Observer observer;
+  const auto client = ControlClient::join(options, observer);
+  ASSERT_FALSE(client.has_value());
+  EXPECT_EQ(client.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(client.error().what.find("refused the connection"), std::string::npos);
+}
+
+TEST(Control, NoShowsAreNamedAtTheDeadline) {
+  Cluster cluster;
+  Cluster::each(2, [&](int r) {
+    Observer observer;
+    const auto client = ControlClient::join(cluster.options(r, 4, 300ms), observer);
+    ASSERT_FALSE(client.has_value());
+    EXPECT_EQ(client.error().code, ErrorCode::kTimeout);
+    EXPECT_TRUE(client.error().what.starts_with(
+        "waiting for 2 of 4 workers: ranks 2 and 3 never joined job \"x\" at " + cluster.where()))
+        << client.error().what;
+  });
+}
+
+TEST(Control, ARankThatVanishesAbortsTheOthers) {
+  Cluster cluster;
+  cluster.join_all(3);
+  cluster.open_world();
+  cluster.clients[1].reset();
+  for (const int r : {0, 2}) {
+    const Observer::Seen abort = cluster.observer(r).abort();
+    EXPECT_EQ(abort.group, GroupId(0));
+    EXPECT_EQ(abort.error.what,
+              "rank 1 (host-1:77 at 127.0.0.1) died: connection closed; it had posted no "
+              "operation yet");
+    EXPECT_EQ(abort.ranks, std::vector<Rank>{Rank(1)});
+    EXPECT_EQ(cluster.client(r).abort_of(GroupId(0)).value().what, abort.error.what);
+  }
+  const auto refused = cluster.client(0).open_group(cluster.request("again"));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kAborted);
+}
+
+TEST(Control, LeavingIsSeenByTheOthersAndIsNoDeath) {
+  Cluster cluster;
+  cluster.join_all(2);
+  cluster.open_world();
+  EXPECT_FALSE(cluster.client(0).leave(10ms));
+  EXPECT_EQ(cluster.observer(1).lefts(), 1u);
+  cluster.clients[0].reset();
+  EXPECT_TRUE(cluster.client(1).leave(10s));
+  EXPECT_EQ(cluster.counter("deaths"), 0u);
+  EXPECT_EQ(cluster.counter("aborts"), 0u);
+}
+
+TEST(Control, AWrongKeyIsDeniedAndCounted) {
+  Cluster cluster;
+  JoinOptions options = cluster.options(0, 1);
+  options.key = auth::random_key();
+  Observer observer;
+  const auto client = ControlClient::join(options, observer);
+  ASSERT_FALSE(client.has_value());
+  EXPECT_EQ(client.error().code, ErrorCode::kDenied);
+  EXPECT_EQ(client.error().what,
+            "the key in /etc/sumcast.key is not the one that " + cluster.where() + " uses");
+  EXPECT_EQ(cluster.counter("denied_wrong_key"), 1u);
+  EXPECT_EQ(cluster.counter("connections_authenticated"), 0u);
+}
+
+TEST(Control, OneSideSealedAndTheOtherNotIsSaid) {
+  Cluster sealed;
+  JoinOptions options = sealed.options(0, 1);
+  options.key.reset();
+  Observer observer;
+  const auto bare = ControlClient::join(options, observer);
+  ASSERT_FALSE(bare.has_value());
+  EXPECT_EQ(bare.error().code, ErrorCode::kDenied);
+  EXPECT_EQ(bare.error().what,
+            sealed.where() +
+                " requires a key and this rank has none; set SUMCAST_KEY_FILE to the "
+                "file that the daemon uses");
+  EXPECT_TRUE(eventually([&] { return sealed.counter("denied_wrong_hello") == 1; }));
+
+  Cluster open{std::nullopt};
+  options = open.options(0, 1);
+  options.key = auth::random_key();
+  const auto keyed = ControlClient::join(options, observer);
+  ASSERT_FALSE(keyed.has_value());
+  EXPECT_EQ(keyed.error().what,
+            open.where() +
+                " runs with --insecure but this rank has a key (/etc/sumcast.key); give "
+                "the daemon the key too, or run this rank with --insecure");
+  options.key.reset();
+  EXPECT_TRUE(ControlClient::join(options, observer).has_value());
+}
+
+/// What a client says to something that answers a connection with `frame`.
+Error answer_to(const std::string& frame) {
+  auto listener = net::TcpListener::open(loopback()).value();
+  std::thread peer([&] {
+    net::wait_ready(listener.fd(), POLLIN, runtime::monotonic_now() + 10s);
+    auto connection = std::move(*listener.accept().value());
+    connection.queue_frame(std::as_bytes(std::span(frame)));
+    connection.flush();
+    net::wait_ready(connection.fd(), POLLIN, runtime::monotonic_now() + 10s);
+  });
+  JoinOptions options;
+  options.coordinator = listener.local();
+  options.join = Join{"x", Rank(0), 1, "h", "n", "", "", "", milliseconds(10'000)};
+  Observer observer;
+  const auto client = ControlClient::join(options, observer);
+  peer.join();
+  Error error = client ? Error{} : client.error();
+  const std::string where = options.coordinator.text();
+  if (error.what.find(where) != std::string::npos) {
+    error.what.replace(error.what.find(where), where.size(), "HERE");
+  }
+  return error;
+}
+
+TEST(Control, AnotherProtocolIsNamed) {
+  const Error old = answer_to(R"({"kind":"hello","protocol":0})");
+  EXPECT_EQ(old.code, ErrorCode::kDenied);
+  EXPECT_EQ(old.what,
+            "HERE speaks control protocol 0, this program 1: an old daemon; use the same release "
+            "on both");
+  EXPECT_EQ(answer_to(R"({"kind":"hello","protocol":2,"x":1})").what,
+            "HERE speaks control protocol 2, this program 1: this program is older than the "
+            "daemon; use the same release on both");
+  EXPECT_EQ(answer_to("SSH-2.0-OpenSSH").what,
+            "what listens at HERE is no Sumcast coordinator; check the address");
+}
+
+TEST(Control, AMismatchIsTheSameErrorOnAllRanks) {
+  Cluster cluster;
+  cluster.join_all(3);
+  const GroupPlan plan = cluster.open_world();
+  for (const int r : {0, 1, 2}) {
+    cluster.observer(r).calls(7, r == 1 ? "all_reduce f32[2000] sum" : kOperation);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    cluster.server->report_mismatch(plan.incarnation, {plan.group, Rank(0), 5, Rank(1), 6});
+  }
+  for (const int r : {0, 1, 2}) {
+    const Observer::Seen abort = cluster.observer(r).abort();
+    EXPECT_EQ(abort.error.code, ErrorCode::kMismatch);
+    EXPECT_EQ(abort.error.what,
+              "all_reduce #7 on group 0 does not match: ranks 0 and 2 call all_reduce f32[1000] "
+              "sum; rank 1 calls all_reduce f32[2000] sum");
+  }
+}
+
+TEST(Control, AnOverdueOperationNamesAllWhoAreMissing) {
+  Cluster cluster;
+  cluster.join_all(3);
+  const GroupPlan plan = cluster.open_world();
+  cluster.observer(0).does({{plan.group, 1, 0, kOperation, milliseconds(300), ""}});
+  cluster.observer(2).does({{plan.group, 0, 0, "", milliseconds(0), "loading"}});
+  cluster.client(0).report_overdue({plan.group, 1, kOperation, milliseconds(300)});
+  for (const int r : {0, 1, 2}) {
+    const Observer::Seen abort = cluster.observer(r).abort();
+    EXPECT_EQ(abort.error.code, ErrorCode::kTimeout);
+    EXPECT_EQ(abort.error.what,
+              "all_reduce #1 on group 0: timed out after 300 ms; waiting for 2 of 3 ranks: rank 1 "
+              "(no operation yet), rank 2 (no operation yet, \"loading\")");
+    EXPECT_EQ(abort.ranks, (std::vector<Rank>{Rank(1), Rank(2)}));
+  }
+}
+
+TEST(Control, AThousandGroupsLeaveNothingBehind) {
+  Cluster cluster;
+  cluster.join_all(2);
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
+  Cluster::each(2, [&](int r) {
+    for (int i = 0; i < 1000; ++i) {
+      const auto plan = cluster.client(r).open_group(cluster.request("g" + std::to_string(i)));
+      ASSERT_TRUE(plan.has_value()) << plan.error().what;
+      cluster.client(r).close_group(plan->group);
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return cluster.jobs.closed == 1000; }));
+  EXPECT_EQ(descriptors(), before);
+  EXPECT_EQ(cluster.server->status_json()["jobs"][0]["slots_in_use"], 0);
+}
+
+TEST(Control, ThreadsOfOneRankOpenDifferentGroupsAtOnceInAnyOrder) {
+  Cluster cluster;
+  cluster.join_all(2);
+  Cluster::each(8, [&](int thread) {
+    const int rank = thread % 2;  // Threads 2k and 2k + 1 open group k.
+    const auto plan = cluster.client(rank).open_group(cluster.request(std::to_string(thread / 2)));
+    ASSERT_TRUE(plan.has_value()) << plan.error().what;
+  });
+  EXPECT_EQ(cluster.jobs.opened, 4);
+}
+
+TEST(Control, StrangersNeitherEnterNorStopOthersFromJoining) {
+  Cluster cluster;
+  std::vector<net::TcpConnection> strangers;
+  const auto connect = [&] {
+    return net::connect_tcp(cluster.server->endpoint(), std::nullopt, runtime::monotonic_now() + 5s)
+        .value();
+  };
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(connect());
+    std::string noise(static_cast<size_t>(i * 7), static_cast<char>(i));
+    if (i % 3 == 0) noise = "GET / HTTP/1.1\r\n\r\n";
+    strangers.back().queue_frame(std::as_bytes(std::span(noise)));
+    strangers.back().flush();
+  }
+  cluster.join_all(2);
+  EXPECT_EQ(cluster.counter("connections_authenticated"), 2u);
+  EXPECT_GT(cluster.counter("denied_wrong_hello"), 0u);
+  // Those who stay silent are gone after their two seconds.
+  EXPECT_TRUE(
+      eventually([&] { return cluster.server->status_json()["connections"].get<int>() == 2; }));
+}
+
+TEST(Control, AStrangersLongFrameIsCutOffBeforeItComes) {
+  Cluster cluster;
+  auto stranger =
+      net::connect_tcp(cluster.server->endpoint(), std::nullopt, runtime::monotonic_now() + 5s)
+          .value();
+  const std::string noise(kStrangerFrameBytesMax + 1, 'x');
+  stranger.queue_frame(std::as_bytes(std::span(noise)));
+  stranger.flush();
+  EXPECT_TRUE(eventually([&] { return cluster.counter("denied_wrong_hello") == 1; }));
+}
+
+TEST(Control, AForgedFrameIsTheDeathOfItsConnectionOnly) {
+  Cluster cluster;
+  cluster.join_all(1);
+  auto stranger =
+      net::connect_tcp(cluster.server->endpoint(), std::nullopt, runtime::monotonic_now() + 5s)
+          .value();
+  const std::string hello = encode(ClientHello{kProtocol, std::string(64, 'a'), true});
+  const std::string forged = std::string(16, '\0') + encode(cluster.options(0, 1).join);
+  stranger.queue_frame(std::as_bytes(std::span(hello)));
+  stranger.queue_frame(std::as_bytes(std::span(forged)));
+  stranger.flush();
+  EXPECT_TRUE(eventually([&] { return cluster.counter("denied_wrong_key") == 1; }));
+  EXPECT_EQ(cluster.server->status_json()["jobs"][0]["ranks"][0]["state"], "live");
+}
+
+TEST(Control, AStoppingCoordinatorTellsItsMembers) {
+  Cluster cluster;
+  cluster.join_all(2);
+  const std::string where = cluster.where();
+  cluster.server->stop();
+  const Observer::Seen abort = cluster.observer(1).abort();
+  EXPECT_FALSE(abort.group.has_value());
+  EXPECT_EQ(abort.error.what, "the coordinator at " + where + " is shutting down");
+  EXPECT_EQ(cluster.jobs.ended, 1);
+  EXPECT_FALSE(cluster.client(0).open_group(cluster.request("g")).has_value());
+}
+
+/// A coordinator that welcomes one rank and opens its first group, then says nothing more, and goes
+/// when it is told to.
+class MuteCoordinator {
+ public:
+  MuteCoordinator() : listener_(net::TcpListener::open(loopback()).value()) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~MuteCoordinator() { go(); }
+  void go() {
+    gone_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  const net::Endpoint& endpoint() const { return listener_.local(); }
+
+ private:
+  void run() {
+    net::wait_ready(listener_.fd(), POLLIN, runtime::monotonic_now() + 10s);
+    auto connection = std::move(*listener_.accept().value());
+    const auto say = [&](const std::string& body) {
+      connection.queue_frame(std::as_bytes(std::span(body)));
+      connection.flush();
+    };
+    say(encode(ServerHello{kProtocol, std::string(64, '0'), false}));
+    while (!gone_) {
+      net::wait_ready(connection.fd(), POLLIN, runtime::monotonic_now() + 20ms);
+      connection.read_frames([&](std::span<const std::byte> frame) {
+        const auto message = decode_client_message(*FrameSeal().unwrap(frame));
+        if (message && std::holds_alternative<Join>(*message)) {
+          say(encode(Welcome{Incarnation(1), Epoch(1), {Member{}}, {}, milliseconds(50)}));
+        } else if (message && std::holds_alternative<OpenGroup>(*message)) {
+          say(encode(GroupOpened{"g", GroupId(1), {Rank(0)}, SlotIndex(0), 1, 1420}));
+        }
+        return true;
+      });
+    }
+  }
+
+  net::TcpListener listener_;
+  std::atomic<bool> gone_ = false;
+  std::thread thread_;
+};
+
+JoinOptions options_for(const MuteCoordinator& coordinator) {
+  JoinOptions options;
+  options.coordinator = coordinator.endpoint();
+  options.join = Join{"x", Rank(0), 1, "h", "n", "", "", "", milliseconds(10'000)};
+  return options;
+}
+
+TEST(Control, ACoordinatorThatHangsDoesNotHangItsMembers) {
+  MuteCoordinator coordinator;
+  Observer observer;
+  auto client = ControlClient::join(options_for(coordinator), observer).value();
+  ASSERT_TRUE(client->open_group({"g", {Rank(0)}, 1420, 1, milliseconds(5000)}).has_value());
+  client->report_overdue({GroupId(1), 3, kOperation, milliseconds(5000)});
+  EXPECT_EQ(observer.abort().error.what,
+            "all_reduce #3 on group 1: timed out after 5.0 s; the coordinator at " +
+                coordinator.endpoint().text() + " did not say who is missing");
+  EXPECT_FALSE(client->leave(50ms));
+}
+
+TEST(Control, ACoordinatorThatIsGoneAbortsEverything) {
+  MuteCoordinator coordinator;
+  Observer observer;
+  auto client = ControlClient::join(options_for(coordinator), observer).value();
+  coordinator.go();
+  const Observer::Seen abort = observer.abort();
+  EXPECT_FALSE(abort.group.has_value());
+  EXPECT_EQ(abort.error.code, ErrorCode::kAborted);
+  EXPECT_TRUE(abort.error.what.starts_with("the coordinator at " + coordinator.endpoint().text() +
+                                           " is gone: "))
+      << abort.error.what;
+  EXPECT_FALSE(client->leave(10s));
+}
+
+TEST(Control, TwoHundredAndFiftySixRanksJoin) {
+  Cluster cluster;
+  cluster.join_all(256);
+  EXPECT_EQ(cluster.client(255).welcome().members.size(), 256u);
+  Cluster::each(256, [&](int r) {
+    EXPECT_TRUE(cluster.client(r).leave(30s));
+    const auto abort = cluster.client(r).abort_of(GroupId(0));
+    EXPECT_FALSE(abort.has_value()) << abort->what;
+  });
+}
+
+TEST(Control, ATakenPortIsNamed) {
+  Cluster cluster;
+  ServerOptions options;
+  options.listen = cluster.server->endpoint();
+  Jobs jobs;
+  const auto second = CoordinatorServer::start(options, jobs);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(second.error().what.find(cluster.where()), std::string::npos) << second.error().what;
+}
+
+}  // namespace
+}  // namespace sumcast::control
