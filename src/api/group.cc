@@ -363,7 +363,8 @@ Result<void> Group::State::wait_mesh(Work::State& work, Instant deadline) {
       return fail(ErrorCode::kTimeout, "timed out behind an earlier operation of the group");
     }
     work.changed.wait_for(lock, std::chrono::milliseconds(20));
-    if (now >= deadline) context->mesh->abort(plan.group, {ErrorCode::kTimeout, "the operation timed out"});
+    if (now >= deadline)
+      context->mesh->abort(plan.group, {ErrorCode::kTimeout, "the operation timed out"});
   }
   return *work.outcome;
 }

@@ -1,0 +1,143 @@
+/* Sumcast's C API. The ABI is stable: structures begin with their size, enumerators are never
+ * renumbered, functions are only added.
+ *
+ * Every function returns 0 or one of sumcast_error; sumcast_last_error() has the line to show a
+ * person. Handles belong to the caller until the matching *_free. Tensors are contiguous and the
+ * caller's; an asynchronous operation uses them until its work has been waited for. The rules on
+ * order, groups and failure are those of sumcast.hpp. */
+#ifndef SUMCAST_SUMCAST_H
+#define SUMCAST_SUMCAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sumcast_error {
+  SUMCAST_OK = 0,
+  SUMCAST_INVALID_ARGUMENT = 1,
+  SUMCAST_UNSUPPORTED = 2,
+  SUMCAST_UNAVAILABLE = 3,
+  SUMCAST_TIMEOUT = 4,
+  SUMCAST_MISMATCH = 5,
+  SUMCAST_ABORTED = 6,
+  SUMCAST_DENIED = 7,
+  SUMCAST_NO_SLOTS = 8,
+  SUMCAST_SYSTEM = 9,
+  SUMCAST_INTERNAL = 10
+};
+
+enum sumcast_type {
+  SUMCAST_I8 = 0,
+  SUMCAST_U8 = 1,
+  SUMCAST_I16 = 2,
+  SUMCAST_I32 = 3,
+  SUMCAST_I64 = 4,
+  SUMCAST_F16 = 5,
+  SUMCAST_BF16 = 6,
+  SUMCAST_F32 = 7,
+  SUMCAST_F64 = 8,
+  SUMCAST_BOOL = 9
+};
+
+enum sumcast_reduction {
+  SUMCAST_SUM = 0,
+  SUMCAST_AVG = 1,
+  SUMCAST_MIN = 2,
+  SUMCAST_MAX = 3,
+  SUMCAST_PRODUCT = 4,
+  SUMCAST_AND = 5,
+  SUMCAST_OR = 6,
+  SUMCAST_XOR = 7
+};
+
+enum sumcast_wire {
+  SUMCAST_WIRE_NATIVE = 0,
+  SUMCAST_WIRE_BF16 = 1,
+  SUMCAST_WIRE_FP16 = 2,
+  SUMCAST_WIRE_INT8 = 3,
+  SUMCAST_WIRE_FIXED = 4
+};
+
+enum sumcast_algorithm {
+  SUMCAST_AUTO = 0,
+  SUMCAST_IN_NETWORK = 1,
+  SUMCAST_DIRECT = 2,
+  SUMCAST_RING = 3,
+  SUMCAST_HALVING_DOUBLING = 4,
+  SUMCAST_SERVER = 5
+};
+
+typedef struct sumcast_context sumcast_context;
+typedef struct sumcast_group sumcast_group;
+typedef struct sumcast_work sumcast_work;
+
+/* Set `size` to sizeof(sumcast_options), all else to zero or NULL for defaults. */
+typedef struct sumcast_options {
+  size_t size;
+  const char* job;         /* default "sumcast" */
+  uint32_t rank, world;    /* world 0: from the launcher's environment */
+  const char* aggregator;  /* "host:port", NULL: none, or SUMCAST_AGGREGATOR if world is 0 */
+  const char* coordinator; /* where rank 0 listens, without an aggregator */
+  const char* key_file;
+  int32_t insecure;
+  int32_t algorithm;       /* enum sumcast_algorithm */
+  int64_t timeout_ms;      /* 0: 10 minutes */
+  int64_t join_timeout_ms; /* 0: 1 minute */
+  const char* interface_name;
+} sumcast_options;
+
+/* What one call may choose; NULL for defaults. */
+typedef struct sumcast_call {
+  size_t size;
+  int32_t algorithm;  /* enum sumcast_algorithm */
+  int32_t wire;       /* enum sumcast_wire */
+  int64_t timeout_ms; /* 0: the context's */
+} sumcast_call;
+
+/* The last error of this thread, one line; "" if there was none. Valid until its next call. */
+const char* sumcast_last_error(void);
+/* "0.1.0" */
+const char* sumcast_version(void);
+
+int sumcast_context_create(const sumcast_options* options, sumcast_context** context);
+void sumcast_context_free(sumcast_context* context);
+uint32_t sumcast_context_rank(const sumcast_context* context);
+uint32_t sumcast_context_size(const sumcast_context* context);
+
+/* The group of all ranks; a handle of its own, to be freed like any other. */
+int sumcast_world(sumcast_context* context, sumcast_group** group);
+int sumcast_group_create(sumcast_context* context, const uint32_t* ranks, size_t count,
+                         const char* key, sumcast_group** group);
+void sumcast_group_free(sumcast_group* group);
+uint32_t sumcast_group_rank(const sumcast_group* group);
+uint32_t sumcast_group_size(const sumcast_group* group);
+
+/* With `work` NULL the call blocks; otherwise it returns at once and *work is to be waited for and
+ * freed. Shapes as in sumcast.hpp: all-gather writes size*count elements, reduce-scatter reads
+ * them. */
+int sumcast_all_reduce(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                       int reduction, const sumcast_call* call, sumcast_work** work);
+int sumcast_reduce(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                   int reduction, uint32_t root, const sumcast_call* call, sumcast_work** work);
+int sumcast_broadcast(sumcast_group* group, void* data, uint64_t count, int type, uint32_t root,
+                      const sumcast_call* call, sumcast_work** work);
+int sumcast_all_gather(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                       const sumcast_call* call, sumcast_work** work);
+int sumcast_reduce_scatter(sumcast_group* group, const void* in, void* out, uint64_t count,
+                           int type, int reduction, const sumcast_call* call,
+                           sumcast_work** work);
+int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work** work);
+
+/* timeout_ms < 0: the operation's own. A timeout aborts the group on all ranks. */
+int sumcast_work_wait(sumcast_work* work, int64_t timeout_ms);
+int sumcast_work_is_done(const sumcast_work* work);
+void sumcast_work_free(sumcast_work* work);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

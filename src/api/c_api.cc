@@ -1,0 +1,205 @@
+// The C API over the C++ one: translation only. No exception passes (allocation failures become
+// SUMCAST_SYSTEM), and the last error is kept per thread.
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "sumcast/sumcast.h"
+#include "sumcast/sumcast.hpp"
+
+struct sumcast_context {
+  std::unique_ptr<sumcast::Context> value;
+};
+struct sumcast_group {
+  sumcast::Group value;
+};
+struct sumcast_work {
+  sumcast::Work value;
+};
+
+namespace {
+
+using sumcast::Error;
+using sumcast::ErrorCode;
+
+thread_local std::string last_error;
+
+int report(const Error& error) {
+  last_error = error.what;
+  return static_cast<int>(error.code);
+}
+
+/// Runs `body`, which returns a Result<void>; keeps what went wrong.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    last_error.clear();
+    const sumcast::Result<void> outcome = body();
+    return outcome ? SUMCAST_OK : report(outcome.error());
+  } catch (const std::exception& e) {
+    return report(Error{ErrorCode::kSystem, e.what()});
+  }
+}
+
+std::string text_or(const char* text, const char* otherwise) {
+  return text == nullptr ? otherwise : text;
+}
+
+sumcast::Result<sumcast::Options> convert(const sumcast_options* from) {
+  if (from == nullptr || from->size < sizeof(sumcast_options)) {
+    return sumcast::fail(ErrorCode::kInvalidArgument,
+                         "options: set `size` to sizeof(sumcast_options)");
+  }
+  sumcast::Options to;
+  if (from->world == 0) {
+    auto found = sumcast::Options::from_environment();
+    if (!found) return sumcast::fail(found.error());
+    to = std::move(*found);
+  } else {
+    to.rank = from->rank;
+    to.world = from->world;
+  }
+  to.job = text_or(from->job, to.job.c_str());
+  to.aggregator = text_or(from->aggregator, to.aggregator.c_str());
+  to.coordinator = text_or(from->coordinator, to.coordinator.c_str());
+  to.key_file = text_or(from->key_file, to.key_file.c_str());
+  to.interface = text_or(from->interface_name, to.interface.c_str());
+  if (from->insecure != 0) to.insecure = true;
+  if (from->algorithm < 0 || from->algorithm > SUMCAST_SERVER) {
+    return sumcast::fail(ErrorCode::kInvalidArgument, "options: no such algorithm");
+  }
+  if (from->algorithm != SUMCAST_AUTO) {
+    to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
+  }
+  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
+  if (from->join_timeout_ms > 0) to.join_timeout = std::chrono::milliseconds(from->join_timeout_ms);
+  return to;
+}
+
+sumcast::Result<sumcast::Call> convert(const sumcast_call* from) {
+  sumcast::Call to;
+  if (from == nullptr) return to;
+  if (from->size < sizeof(sumcast_call) || from->algorithm < 0 ||
+      from->algorithm > SUMCAST_SERVER || from->wire < 0 || from->wire > SUMCAST_WIRE_FIXED) {
+    return sumcast::fail(ErrorCode::kInvalidArgument,
+                         "call: set `size` to sizeof(sumcast_call); no such algorithm or wire");
+  }
+  to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
+  to.wire = static_cast<sumcast::WireFormat>(from->wire);
+  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
+  return to;
+}
+
+sumcast::Result<void> check(int type, int reduction) {
+  if (type < 0 || type > SUMCAST_BOOL || reduction < 0 || reduction > SUMCAST_XOR) {
+    return sumcast::fail(ErrorCode::kInvalidArgument, "no such type or reduction");
+  }
+  return {};
+}
+
+/// Starts an operation with `begin(group, call)`; hands its work over, or waits.
+template <typename Begin>
+int start(sumcast_group* group, int type, int reduction, const sumcast_call* call,
+          sumcast_work** work, Begin begin) noexcept {
+  return guarded([&]() -> sumcast::Result<void> {
+    if (group == nullptr) return sumcast::fail(ErrorCode::kInvalidArgument, "group is NULL");
+    if (auto r = check(type, reduction); !r) return r;
+    auto options = convert(call);
+    if (!options) return sumcast::fail(options.error());
+    auto begun = begin(group->value, *options);
+    if (!begun) return sumcast::fail(begun.error());
+    if (work == nullptr) return begun->wait();
+    *work = new sumcast_work{std::move(*begun)};
+    return {};
+  });
+}
+
+sumcast::ElementType element(int type) { return static_cast<sumcast::ElementType>(type); }
+sumcast::Reduction combine(int reduction) { return static_cast<sumcast::Reduction>(reduction); }
+
+}  // namespace
+
+extern "C" {
+
+const char* sumcast_last_error(void) { return last_error.c_str(); }
+const char* sumcast_version(void) { return SUMCAST_VERSION; }
+
+int sumcast_context_create(const sumcast_options* options, sumcast_context** context) {
+  return guarded([&]() -> sumcast::Result<void> {
+    auto converted = convert(options);
+    if (!converted) return sumcast::fail(converted.error());
+    auto made = sumcast::Context::create(*converted);
+    if (!made) return sumcast::fail(made.error());
+    *context = new sumcast_context{std::move(*made)};
+    return {};
+  });
+}
+void sumcast_context_free(sumcast_context* context) { delete context; }
+uint32_t sumcast_context_rank(const sumcast_context* context) { return context->value->rank(); }
+uint32_t sumcast_context_size(const sumcast_context* context) { return context->value->size(); }
+
+int sumcast_world(sumcast_context* context, sumcast_group** group) {
+  return guarded([&]() -> sumcast::Result<void> {
+    *group = new sumcast_group{context->value->world()};
+    return {};
+  });
+}
+
+int sumcast_group_create(sumcast_context* context, const uint32_t* ranks, size_t count,
+                         const char* key, sumcast_group** group) {
+  return guarded([&]() -> sumcast::Result<void> {
+    auto made = context->value->new_group({ranks, ranks + count}, text_or(key, ""));
+    if (!made) return sumcast::fail(made.error());
+    *group = new sumcast_group{std::move(*made)};
+    return {};
+  });
+}
+void sumcast_group_free(sumcast_group* group) { delete group; }
+uint32_t sumcast_group_rank(const sumcast_group* group) { return group->value.rank(); }
+uint32_t sumcast_group_size(const sumcast_group* group) { return group->value.size(); }
+
+int sumcast_all_reduce(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                       int reduction, const sumcast_call* call, sumcast_work** work) {
+  return start(group, type, reduction, call, work, [&](sumcast::Group& g, const auto& c) {
+    return g.all_reduce_async(in, out, count, element(type), combine(reduction), c);
+  });
+}
+int sumcast_reduce(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                   int reduction, uint32_t root, const sumcast_call* call, sumcast_work** work) {
+  return start(group, type, reduction, call, work, [&](sumcast::Group& g, const auto& c) {
+    return g.reduce_async(in, out, count, element(type), combine(reduction), root, c);
+  });
+}
+int sumcast_broadcast(sumcast_group* group, void* data, uint64_t count, int type, uint32_t root,
+                      const sumcast_call* call, sumcast_work** work) {
+  return start(group, type, SUMCAST_SUM, call, work, [&](sumcast::Group& g, const auto& c) {
+    return g.broadcast_async(data, count, element(type), root, c);
+  });
+}
+int sumcast_all_gather(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
+                       const sumcast_call* call, sumcast_work** work) {
+  return start(group, type, SUMCAST_SUM, call, work, [&](sumcast::Group& g, const auto& c) {
+    return g.all_gather_async(in, out, count, element(type), c);
+  });
+}
+int sumcast_reduce_scatter(sumcast_group* group, const void* in, void* out, uint64_t count,
+                           int type, int reduction, const sumcast_call* call, sumcast_work** work) {
+  return start(group, type, reduction, call, work, [&](sumcast::Group& g, const auto& c) {
+    return g.reduce_scatter_async(in, out, count, element(type), combine(reduction), c);
+  });
+}
+int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work** work) {
+  return start(group, SUMCAST_F32, SUMCAST_SUM, call, work,
+               [&](sumcast::Group& g, const auto& c) { return g.barrier_async(c); });
+}
+
+int sumcast_work_wait(sumcast_work* work, int64_t timeout_ms) {
+  return guarded([&]() -> sumcast::Result<void> {
+    if (timeout_ms < 0) return work->value.wait();
+    return work->value.wait(std::chrono::milliseconds(timeout_ms));
+  });
+}
+int sumcast_work_is_done(const sumcast_work* work) { return work->value.is_done() ? 1 : 0; }
+void sumcast_work_free(sumcast_work* work) { delete work; }
+
+}  // extern "C"

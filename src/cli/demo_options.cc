@@ -1,0 +1,131 @@
+#include "cli/demo_options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/assert.h"
+#include "runtime/units.h"
+
+namespace sumcast::cli {
+namespace {
+
+/// The published training set; a smaller one is not the full run.
+constexpr uint64_t kFullImages = 60'000;
+
+/// Why no file can be written at `path`, or "". Writes nothing.
+std::string why_not_writable(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return "the name is empty";
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return "that is a directory";
+  if (fs::exists(path, ignored)) {
+    return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+  }
+  std::string directory = fs::path(path).parent_path().string();
+  if (directory.empty()) directory = ".";
+  if (!fs::is_directory(directory, ignored)) {
+    return fmt::format("there is no directory {}", directory);
+  }
+  return ::access(directory.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+}
+
+/// `text` as a shell takes it for one word.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-+:,@%=";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::vector<std::string> DemoOptions::validate() const {
+  std::vector<std::string> problems;
+  const auto require = [&](bool holds, std::string problem) {
+    if (!holds) problems.push_back(std::move(problem));
+  };
+  require(workers >= 2 && workers <= kDemoWorkersMax,
+          fmt::format("--workers must be 2 to {}, not {}", kDemoWorkersMax, workers));
+  require(epochs >= 1 && epochs <= 1000, fmt::format("--epochs must be 1 to 1000, not {}", epochs));
+  require(batch >= 1 && batch <= 60'000, fmt::format("--batch must be 1 to 60000, not {}", batch));
+  require(images >= 0, fmt::format("--images must not be negative, is {}", images));
+  if (images > 0 && workers >= 1 && batch >= 1) {
+    require(images >= static_cast<int64_t>(workers) * batch,
+            fmt::format("--images {} is too few for one step of {} workers with --batch {}: give "
+                        "at least {}",
+                        images, workers, batch, static_cast<int64_t>(workers) * batch));
+  }
+  const Result<uint64_t> bits = runtime::parse_rate(rate);
+  if (!bits) {
+    problems.push_back("--rate: " + bits.error().what);
+  } else {
+    require(*bits >= 1'000'000 && *bits <= 100'000'000'000,
+            fmt::format("--rate must be 1mbit to 100gbit, not {}", rate));
+  }
+  for (const std::string& name : methods) {
+    require(demo_method_from_name(name).has_value(),
+            fmt::format("--method: there is no method \"{}\"; choose from {}", name,
+                        demo_method_names()));
+  }
+  const std::string obstacle = why_not_writable(report);
+  require(obstacle.empty(), fmt::format("--report: cannot write {}: {}", report, obstacle));
+  return problems;
+}
+
+uint64_t DemoOptions::rate_bits_per_second() const {
+  const Result<uint64_t> bits = runtime::parse_rate(rate);
+  SUMCAST_ASSERT(bits.has_value());
+  return *bits;
+}
+
+std::vector<DemoMethod> DemoOptions::chosen_methods() const {
+  std::vector<DemoMethod> chosen;
+  for (const DemoMethod& method : demo_methods()) {
+    const bool wanted = methods.empty() || std::ranges::find(methods, method.name) != methods.end();
+    if (wanted) chosen.push_back(method);
+  }
+  return chosen;
+}
+
+uint64_t DemoOptions::steps(uint64_t training_images) const {
+  const uint64_t used =
+      images == 0 ? training_images : std::min(training_images, static_cast<uint64_t>(images));
+  const uint64_t per_step = static_cast<uint64_t>(workers) * static_cast<uint64_t>(batch);
+  return used / per_step * static_cast<uint64_t>(epochs);
+}
+
+bool DemoOptions::full_size(uint64_t training_images) const {
+  const bool all_images = training_images >= kFullImages &&
+                          (images == 0 || static_cast<uint64_t>(images) >= kFullImages);
+  return all_images && epochs >= kDemoFullEpochs && workers * batch <= kDemoFullImagesPerStep;
+}
+
+std::string DemoOptions::command_line() const {
+  const DemoOptions standard;
+  std::string line = "sumcast demo";
+  const auto add = [&](bool differs, std::string flag) {
+    if (differs) line += " " + flag;
+  };
+  add(workers != standard.workers, fmt::format("--workers {}", workers));
+  add(epochs != standard.epochs, fmt::format("--epochs {}", epochs));
+  add(batch != standard.batch, fmt::format("--batch {}", batch));
+  add(rate != standard.rate, fmt::format("--rate {}", quoted(rate)));
+  add(images != standard.images, fmt::format("--images {}", images));
+  add(seed != standard.seed, fmt::format("--seed {}", seed));
+  add(!methods.empty(),
+      fmt::format("--method {}", quoted(fmt::format("{}", fmt::join(methods, ",")))));
+  add(data != standard.data, fmt::format("--data {}", quoted(data)));
+  add(report != standard.report, fmt::format("--report {}", quoted(report)));
+  add(loopback, "--loopback");
+  add(json, "--json");
+  return line;
+}
+
+}  // namespace sumcast::cli

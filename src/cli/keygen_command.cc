@@ -1,0 +1,24 @@
+#include "cli/keygen_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "auth/key_file.h"
+
+namespace sumcast::cli {
+
+void add_keygen_command(CLI::App& app, int& exit_code) {
+  CLI::App* const command = app.add_subcommand("keygen", "Make a key file for a job");
+  auto path = std::make_shared<std::string>();
+  command->add_option("FILE", *path, "To be created, readable by you alone")->required();
+  command->callback([path, &exit_code] {
+    const Result<void> written = auth::write_key_file(*path);
+    exit_code = written ? 0 : 2;
+    if (!written) fmt::print(stderr, "sumcast keygen: {}\n", written.error().what);
+  });
+}
+
+}  // namespace sumcast::cli

@@ -1,0 +1,55 @@
+// The program `sumcast`: one command per thing that people do. Wiring only.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <sstream>
+
+#include "cli/bench_command.h"
+#include "cli/keygen_command.h"
+#if __has_include("cli/demo_command.h")
+#include "cli/demo_command.h"
+#endif
+#if __has_include("cli/status_command.h")
+#include "cli/status_command.h"
+#endif
+
+namespace {
+
+constexpr int kExitUsage = 2;
+
+int run(int argc, char** argv) {
+  CLI::App app("Gradient aggregation for distributed training on ordinary Ethernet.", "sumcast");
+  app.set_version_flag("--version", "sumcast " SUMCAST_VERSION);
+  app.require_subcommand(1);
+  int exit_code = 0;
+#if __has_include("cli/demo_command.h")
+  sumcast::cli::add_demo_command(app, exit_code);
+#endif
+  sumcast::cli::add_bench_command(app, exit_code);
+#if __has_include("cli/status_command.h")
+  sumcast::cli::add_status_command(app, exit_code);
+#endif
+  sumcast::cli::add_keygen_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out, ignored;
+    if (app.exit(error, out, ignored) == 0) {
+      std::fputs(out.str().c_str(), stdout);
+      return 0;
+    }
+    std::fprintf(stderr, "sumcast: %s; see sumcast --help\n", error.what());
+    return kExitUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sumcast: %s\n", error.what());
+    return 1;
+  }
+}
