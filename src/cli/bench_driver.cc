@@ -70,6 +70,7 @@ Result<std::vector<std::unique_ptr<Contender>>> start_contenders(BenchSite& site
       if (Result<void> going_on = check_interrupt(); !going_on) return fail(going_on.error());
     }
   }
+  site.forget_key_file();
   return contenders;
 }
 

@@ -19,7 +19,7 @@ using RowSink =
 /// Called before each round, for a progress bar.
 using RoundObserver = std::function<void(const BenchCase& bench, uint32_t round, uint32_t rounds)>;
 
-/// Starts a contender for each of the plan's, in order.
+/// Starts a contender for each of the plan's, in order. No key file is left afterwards.
 Result<std::vector<std::unique_ptr<Contender>>> start_contenders(BenchSite& site);
 
 /// Fails with the first error of a contender; kAborted after Ctrl-C.

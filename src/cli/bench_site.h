@@ -1,7 +1,8 @@
 // Where a bench takes place: the cluster, the key that its programs share, and the daemons.
 //
 // Everything goes away with this object, and with the program if it is killed (lab/cluster.h). Only
-// a scratch directory could be left by SIGKILL, and only while programs are starting.
+// a scratch directory could be left by SIGKILL, and only while programs are starting: it is removed
+// as soon as all have read what is in it.
 #pragma once
 
 #include <optional>
@@ -53,6 +54,8 @@ class BenchSite {
   /// A port that nothing uses on that node yet, for the caller to give to one program; `count`
   /// neighbours are free too.
   uint16_t next_port(uint16_t count = 1);
+  /// Removes the key file: every program that needs it has started.
+  void forget_key_file() { scratch_.reset(); }
   /// If a daemon has ended, how.
   std::optional<Error> daemon_failure();
 

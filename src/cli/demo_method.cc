@@ -8,15 +8,12 @@ namespace {
 
 constexpr std::array<DemoMethod, 5> kMethods = {{
     {"in-network", Algorithm::kInNetwork, WireFormat::kNative, DaemonSite::kAggregator, true,
-     "summed by sumcastd, as a switch would"},
+     "by sumcastd"},
     {"in-network-bf16", Algorithm::kInNetwork, WireFormat::kBF16, DaemonSite::kAggregator, false,
-     "the same, 16 bits on the wire"},
-    {"direct", Algorithm::kDirect, WireFormat::kNative, DaemonSite::kNone, true,
-     "no daemon: each worker sums a share"},
-    {"ring", Algorithm::kRing, WireFormat::kNative, DaemonSite::kNone, false,
-     "baseline: ring all-reduce over TCP"},
-    {"server", Algorithm::kServer, WireFormat::kNative, DaemonSite::kServer, true,
-     "baseline: parameter server on one link"},
+     "16-bit wire"},
+    {"direct", Algorithm::kDirect, WireFormat::kNative, DaemonSite::kNone, true, "no daemon"},
+    {"ring", Algorithm::kRing, WireFormat::kNative, DaemonSite::kNone, false, "baseline"},
+    {"server", Algorithm::kServer, WireFormat::kNative, DaemonSite::kServer, true, "baseline"},
 }};
 
 }  // namespace

@@ -124,10 +124,11 @@ report::DemoReportData demo_report_data(const DemoOptions& options, const DemoSe
                             : "loopback"}};
   if (!has_links) data.caveats.push_back(setting.loopback_notice);
   if (options.workers > setting.cores) {
-    data.caveats.push_back(fmt::format(
-        "{} workers share {} cores: a step's computation takes longer than on machines of their "
-        "own, so communication weighs less here than it would there.",
-        options.workers, setting.cores));
+    data.caveats.push_back(
+        fmt::format("{} workers share {} cores, with sumcastd where there is one: a step's "
+                    "computation takes longer than on machines of their "
+                    "own, so communication weighs less here than it would there.",
+                    options.workers, setting.cores));
   }
   data.caveats.push_back(
       "Time in communication runs from the moment when the last worker has its gradient until the "

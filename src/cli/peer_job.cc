@@ -143,6 +143,7 @@ Result<std::vector<PeerResult>> PeerJob::finish(Duration patience) {
 Result<void> PeerJob::await_ready(Duration patience) {
   const Result<std::string> line = next_line(patience);
   if (!line) return fail(line.error());
+  meeting_.reset();  // They have found each other.
   if (*line == "ready") return {};
   return fail(ErrorCode::kInternal, fmt::format("a peer said \"{}\"", *line));
 }

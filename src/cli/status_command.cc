@@ -38,10 +38,13 @@ Result<std::string> fetch(const net::Endpoint& endpoint) {
   client.set_read_timeout(kPatience);
   const httplib::Result answer = client.Get("/status");
   if (!answer) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("no daemon answers at http://{}: {}; does sumcastd run there, and is "
-                            "this its --http address?",
-                            endpoint.text(), httplib::to_string(answer.error())));
+    const bool is_refused = answer.error() == httplib::Error::Connection;
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("no daemon answers at http://{}{}; does sumcastd run there, and is this "
+                    "its --http address?",
+                    endpoint.text(),
+                    is_refused ? "" : ": it takes the connection but does not answer"));
   }
   if (answer->status != 200) {
     return fail(ErrorCode::kInvalidArgument,

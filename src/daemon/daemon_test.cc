@@ -186,13 +186,14 @@ class TestRank : public control::ClientObserver {
   }
   void on_left(const control::Left&) override {}
 
-  std::unique_ptr<collective::Engine> engine;
-  std::unique_ptr<control::ControlClient> client;  // Ends first: it calls us.
-
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string abort_;
+
+ public:
+  std::unique_ptr<collective::Engine> engine;
+  std::unique_ptr<control::ControlClient> client;  // Last, so that it ends first: it calls us.
 };
 
 struct Crew {
@@ -338,7 +339,8 @@ TEST(Daemon, SaysGoodbyeToItsMembersAtSigterm) {
 }
 
 TEST(Daemon, AStatusReaderThatSaysNothingDoesNotKeepItFromLeaving) {
-  DaemonProcess daemon({"--insecure"});
+  // It leaves by the emergency exit then, with the reader's thread, which TSan calls a leak.
+  DaemonProcess daemon({"--insecure"}, {"TSAN_OPTIONS=report_thread_leaks=0"});
   ASSERT_FALSE(daemon.ready.empty()) << daemon.errors();
   const auto http = net::parse_endpoint(daemon.ready["http"].get<std::string>()).value();
   const net::FileDescriptor reader(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -115,21 +115,29 @@ Result<std::shared_ptr<Stream>> Mesh::connect(const StreamKey& key, Instant dead
   return made;
 }
 
+/// Connects in slices, so that an abort is noticed. Called without the lock.
+Result<net::TcpConnection> Mesh::reach(const StreamKey& key, Instant deadline) const {
+  std::optional<net::Endpoint> from;
+  if (!local_.is_wildcard()) from = local_.with_port(0);
+  for (;;) {
+    const Instant now = net::monotonic_now();
+    const Instant until = deadline - now > kConnectSlice ? now + kConnectSlice : deadline;
+    auto connection = net::connect_tcp(peers_[key.peer.value], from, until);
+    if (connection) return connection;
+    if (auto reason = aborted(key.group)) return fail(std::move(*reason));
+    if (connection.error().code == ErrorCode::kTimeout && until < deadline) continue;
+    return fail(connection.error().within(fmt::format("rank {}", key.peer.value)));
+  }
+}
+
 /// One try; nullptr if the peer closed without an answer. As with connect(), `lock` is released
 /// while waiting.
 Result<std::shared_ptr<Stream>> Mesh::attempt(const StreamKey& key, Instant deadline, Lock& lock) {
   lock.unlock();
-  std::optional<net::Endpoint> from;
-  if (!local_.is_wildcard()) from = local_.with_port(0);
-  const Instant now = net::monotonic_now();
-  const Instant until = deadline - now > kConnectSlice ? now + kConnectSlice : deadline;
-  auto connection = net::connect_tcp(peers_[key.peer.value], from, until);
+  auto connection = reach(key, deadline);
   if (!connection) {
     lock.lock();
-    if (auto reason = aborted_locked(key.group)) return fail(std::move(*reason));
-    const bool again = connection.error().code == ErrorCode::kTimeout && until < deadline;
-    if (again) return attempt(key, deadline, lock);
-    return fail(connection.error().within(fmt::format("rank {}", key.peer.value)));
+    return fail(connection.error());
   }
   const std::string peer = name_of(key.peer);
   auto stream = std::make_shared<Stream>(std::move(*connection), peer);

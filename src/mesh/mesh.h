@@ -16,9 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "auth/secret.h"
@@ -103,6 +101,7 @@ class Mesh {
   std::optional<Error> aborted_locked(GroupId group) const;
   void shut_group_locked(GroupId group);
   Result<std::shared_ptr<Stream>> connect(const StreamKey& key, Instant deadline, Lock& lock);
+  Result<net::TcpConnection> reach(const StreamKey& key, Instant deadline) const;
   Result<std::shared_ptr<Stream>> attempt(const StreamKey& key, Instant deadline, Lock& lock);
   Result<void> pause(GroupId group, Duration span, Lock& lock);
 

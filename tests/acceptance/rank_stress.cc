@@ -48,8 +48,8 @@ Call call_for(const Group& group, uint32_t number, uint64_t round) {
   call.type = kTypes[(number + round) % std::size(kTypes)];
   call.count = 1 + (number * 977 + round * 3571) % 9000;
   call.seed = number * 1000 + round;
-  call.in = make_tensor(call.type, call.values, call.reduction, call.seed, group.rank(),
-                        call.count);
+  call.in =
+      make_tensor(call.type, call.values, call.reduction, call.seed, group.rank(), call.count);
   call.out.assign(call.in.size(), kUntouched);
   return call;
 }
@@ -64,9 +64,9 @@ Result<void> press(const std::vector<Pressed>& groups, uint64_t rounds, uint64_t
     std::vector<Open> open;
     for (const Pressed& one : order) {
       Open next{call_for(*one.group, one.number, round), {}, {}};
-      next.expected = sha256(all_reduce_reference(next.call.type, next.call.values,
-                                                  next.call.reduction, next.call.seed,
-                                                  one.group->size(), next.call.count));
+      next.expected =
+          sha256(all_reduce_reference(next.call.type, next.call.values, next.call.reduction,
+                                      next.call.seed, one.group->size(), next.call.count));
       auto works = start_calls(*one.group, next.call);
       if (!works) return fail(works.error());
       next.work = std::move(works->front());

@@ -74,8 +74,7 @@ Call RankProgram::call_of(const Step& step, const Group& group) const {
   }
   const uint64_t in_count = call.count * (call.kind == "reduce_scatter" ? group.size() : 1);
   const uint64_t out_count = call.count * (call.kind == "all_gather" ? group.size() : 1);
-  call.in =
-      make_tensor(call.type, call.values, call.reduction, call.seed, group.rank(), in_count);
+  call.in = make_tensor(call.type, call.values, call.reduction, call.seed, group.rank(), in_count);
   call.out.assign(out_count * element_bytes(call.type), kUntouched);
   if (call.kind == "broadcast") call.out = call.in;
   return call;
@@ -149,8 +148,9 @@ json run_big(Group& group, uint64_t count, const sumcast::Call& options) {
   const auto pattern = [](uint64_t i) {
     return static_cast<T>(static_cast<uint8_t>((i * 0x9E3779B97F4A7C15u) >> 29));
   };
+  const auto rank = static_cast<T>(group.rank());
   std::vector<T> tensor(count);
-  for (uint64_t i = 0; i < count; ++i) tensor[i] = static_cast<T>(pattern(i) + group.rank());
+  for (uint64_t i = 0; i < count; ++i) tensor[i] = static_cast<T>(pattern(i) + rank);
   const auto begun = std::chrono::steady_clock::now();
   json answer = answer_of(group.all_reduce(std::span(tensor), Reduction::kSum, options));
   answer["ms"] = milliseconds_since(begun);

@@ -36,6 +36,7 @@ uint16_t free_port() {
 const std::string& key_file() {
   struct File {
     File() {
+      std::filesystem::remove(path);  // Of an earlier process with this number.
       if (auto made = auth::write_key_file(path); !made) ADD_FAILURE() << made.error().what;
     }
     ~File() { std::filesystem::remove(path); }
@@ -75,9 +76,8 @@ DaemonProcess::DaemonProcess(const lab::Cluster& hosts, const std::vector<std::s
                              const std::string& listen_host) {
   const lab::Node node = lab::Node::aggregator();
   const std::string host = listen_host.empty() ? hosts.address(node) : listen_host;
-  std::vector<std::string> argv = {SUMCASTD,  "--json-ready", "--listen",   host + ":0",
-                                   "--http",  "none",         "--key-file", key_file(),
-                                   "--threads", "1"};
+  std::vector<std::string> argv = {SUMCASTD, "--json-ready", "--listen", host + ":0", "--http",
+                                   "none",   "--key-file",   key_file(), "--threads", "1"};
   argv.insert(argv.end(), flags.begin(), flags.end());
   lab::SpawnOptions options;
   options.output = lab::Redirect::pipe();

@@ -104,6 +104,11 @@ void expect_all_sha(const std::vector<json>& answers, const std::string& sha);
 /// Every answer has this error code; returns their common text, which must be the same on all.
 std::string expect_one_error(const std::vector<json>& answers, ErrorCode code);
 
+/// Names the two forms of a test: without a daemon and with one.
+inline std::string route_name(const testing::TestParamInfo<bool>& with_daemon) {
+  return with_daemon.param ? "InNetwork" : "Direct";
+}
+
 /// A rank's words for where the job meets.
 inline std::string at_coordinator(const lab::Cluster& hosts) {
   return "coordinator=" + hosts.address(lab::Node::of_worker(0)) + ":" +

@@ -210,8 +210,10 @@ T value_of(uint64_t bits, Values values, Reduction reduction) {
     return static_cast<T>(bits);
   } else {
     const double value = values == Values::kAny ? any_float(bits) : exact_float(bits, reduction);
-    if constexpr (std::is_same_v<T, double>) return value;
-    else return narrow<T>(static_cast<float>(value));
+    if constexpr (std::is_same_v<T, double>)
+      return value;
+    else
+      return narrow<T>(static_cast<float>(value));
   }
 }
 
