@@ -200,7 +200,8 @@ TEST_P(Matrix, EveryCellEqualsTheReference) {
       const auto result = trial.run(context.world());
       ASSERT_TRUE(result.has_value()) << cell.text() << ": " << result.error().what;
     }
-    EXPECT_TRUE(context.world().barrier().has_value());
+    const auto together = context.world().barrier();
+    EXPECT_TRUE(together.has_value()) << together.error().what;
   });
 }
 

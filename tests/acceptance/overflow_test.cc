@@ -10,12 +10,14 @@
 namespace sumcast::acceptance {
 namespace {
 
+constexpr uint32_t kWorld = 3;
+constexpr size_t kBlock = 256, kCount = 5 * kBlock + 17;
 constexpr float kMax = std::numeric_limits<float>::max();
 
 class Overflow : public testing::TestWithParam<Algorithm> {};
 
 TEST_P(Overflow, IntegersWrap) {
-  with_world(3, GetParam(), [](Context& context) {
+  with_world(kWorld, GetParam(), [](Context& context) {
     std::vector<int32_t> i32 = {INT32_MAX, INT32_MIN, 2'000'000'000};
     ASSERT_TRUE(context.world().all_reduce(std::span(i32)));
     EXPECT_EQ(i32, (std::vector<int32_t>{0x7FFFFFFD, INT32_MIN, 1'705'032'704}));
@@ -40,7 +42,7 @@ float reduce_one(Context& context, float mine, Reduction reduction, WireFormat w
 
 TEST_P(Overflow, SumsBeyondTheLargestFloatAreInfinite) {
   if (!is_canonical(GetParam())) GTEST_SKIP() << "baselines have no wire formats";
-  with_world(3, GetParam(), [](Context& context) {
+  with_world(kWorld, GetParam(), [](Context& context) {
     for (int w = 0; w < kWireFormats; ++w) {
       const auto wire = static_cast<WireFormat>(w);
       EXPECT_EQ(reduce_one(context, kMax, Reduction::kSum, wire), INFINITY) << name_of(wire);
@@ -88,8 +90,6 @@ float hostile_at(size_t index, uint32_t rank, WireFormat wire) {
 
 TEST_P(Overflow, ErrorsOfAllFormatsStayWithinTheirBounds) {
   if (!is_canonical(GetParam())) GTEST_SKIP() << "baselines have no wire formats";
-  constexpr uint32_t kWorld = 3;
-  constexpr size_t kBlock = 256, kCount = 5 * kBlock + 17;
   with_world(kWorld, GetParam(), [](Context& context) {
     for (int w = 0; w < kWireFormats; ++w) {
       const auto wire = static_cast<WireFormat>(w);
