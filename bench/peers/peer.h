@@ -23,6 +23,7 @@ struct Arguments {
   std::vector<size_t> sizes = {8, 4096, 26214400};
   int iterations = 10;
   int warmup = 2;
+  int block = 1;  ///< Operations back to back in one timed iteration; above 1 without `check`.
   Collective collective = Collective::kAllReduce;
   bool check = true;
   bool step = false;

@@ -197,7 +197,10 @@ Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::
 }
 
 void Context::set_tag(const std::string& text) { impl_->engine->set_user_tag(text); }
-uint32_t Context::payload_bytes() const { return impl_->engine->datagram_bytes(); }
+uint32_t Context::payload_bytes() const {
+  const uint32_t tag = impl_->key ? wire::kTagBytes : 0;
+  return impl_->engine->datagram_bytes() - wire::kHeaderBytes - tag;
+}
 
 Counters Context::counters() const {
   const collective::EngineCounters e = impl_->engine->counters();
