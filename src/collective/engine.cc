@@ -7,6 +7,7 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
+#include "numeric/stream_copy.h"
 #include "runtime/clock.h"
 
 namespace sumcast::collective {
@@ -194,6 +195,7 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     operation->input = static_cast<const std::byte*>(in);
     operation->output = static_cast<std::byte*>(out);
     operation->posted_at = now;
+    operation->streams = what.count * element_bytes(what.type) >= numeric::kStreamBytesMin;
     operation->group_size = static_cast<uint32_t>(group->plan.ranks.size());
     group->history[what.sequence % Group::kHistory] = what;
     group->unfinished.push_back(operation);

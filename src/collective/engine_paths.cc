@@ -23,6 +23,10 @@ namespace {
 constexpr Duration kHelloInterval = std::chrono::milliseconds(20);
 /// How long larger sizes may trail behind the first acknowledgement.
 constexpr Duration kSizeGrace = std::chrono::milliseconds(60);
+/// A path that answers small hellos but none of the least size will not do so later either. Both
+/// limits must be reached: one is too short where much is lost, the other on a busy machine.
+constexpr Duration kSizePatience = std::chrono::seconds(3);
+constexpr uint32_t kSizeRounds = 50;
 /// Datagram sizes tried: jumbo frames, Ethernet, PPPoE, common tunnels, the IPv6 minimum, small.
 constexpr uint32_t kCandidates[] = {8972, 8952, 4052, 1472, 1464, 1452, 1444,
                                     1432, 1392, 1352, 1252, 1232, 996,  548};
@@ -107,6 +111,7 @@ void Engine::on_challenge(Path& path, const wire::Header& header,
 
 void Engine::on_hello_ack(Path& path, const wire::Header& header) {
   if (header.slot >= path.flow_proven.size()) return;
+  if (header.slot == 0 && !path.flow_proven[0]) path.small_proven_at = runtime::monotonic_now();
   path.flow_proven[header.slot] = true;
   path.shard_buffer_bytes = header.chunk;
   if (header.slot == 0 && header.total_or_next >= kDatagramBytesMin &&
@@ -133,6 +138,7 @@ Result<void> Engine::prove_paths(Instant deadline) {
                                               now - path->size_acked_at > kSizeGrace);
       all &= settled;
       if (settled || now < next_round) continue;
+      if (path->flow_proven[0] && path->acked_bytes == 0) ++path->size_rounds;
       for (uint16_t flow = 0; flow < path->cookies.size(); ++flow) {
         if (!path->flow_proven[flow] || path->acked_bytes == 0) {
           send_hello(*path, flow, path->cookies[flow] == 0 ? kHelloBytesMin : kDatagramBytesMin);
@@ -141,18 +147,18 @@ Result<void> Engine::prove_paths(Instant deadline) {
     }
     if (all) break;
     if (now >= next_round) next_round = now + kHelloInterval;
-    if (now >= deadline) {
-      for (auto& path : paths_) {
-        if (path->proven()) continue;
-        const bool heard = path->cookies[0] != 0;
-        return fail(ErrorCode::kUnavailable,
-                    "no datagrams pass between " + options_.local.address_text() + " and " +
-                        path->to.text() + " (UDP): " +
-                        (heard ? "small ones do, but none of " + std::to_string(kDatagramBytesMin) +
-                                     " bytes came back; check the path's MTU"
-                               : "no answer at all; check firewalls, and that both sides "
-                                 "use the same key"));
-      }
+    for (const auto& path : paths_) {
+      const bool too_narrow =
+          path->size_rounds > kSizeRounds && now - path->small_proven_at > kSizePatience;
+      if (path->proven() || (now < deadline && !too_narrow)) continue;
+      const bool heard = path->cookies[0] != 0;
+      return fail(ErrorCode::kUnavailable,
+                  "no datagrams pass between " + options_.local.address_text() + " and " +
+                      path->to.text() + " (UDP): " +
+                      (heard ? "small ones do, but none of " + std::to_string(kDatagramBytesMin) +
+                                   " bytes came back; check the path's MTU"
+                             : "no answer at all; check firewalls, and that both sides "
+                               "use the same key"));
     }
     drive_once(lock, std::min(deadline, next_round));
   }

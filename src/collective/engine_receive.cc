@@ -8,6 +8,7 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
+#include "numeric/stream_copy.h"
 
 namespace sumcast::collective {
 
@@ -93,11 +94,11 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   }
   const auto slot = static_cast<uint16_t>(header.slot - group->plan.slot_base.value);
   const auto expected = window->core.expectation(slot);
-  // Held here: the last chunk's acceptance takes the operation out of the window.
-  OperationPtr operation;
+  // A plain pointer: counting references here would stall each datagram on the stores of the last.
+  Operation* operation = nullptr;
   ChunkPlace place;
   if (expected.in_flight && expected.phase == header.phase) {
-    operation = window->operation(expected.ticket);
+    operation = window->operation(expected.ticket).get();
     if (operation->digest != header.digest || header.chunk != expected.chunk) {
       ++counters_.stale;
       return;
@@ -130,8 +131,8 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!delivery.repeated && !path.local) path.rtt.on_sample(delivery.since_sent);
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {
-    window->operation(delivery.ticket).reset();
-    if (--operation->windows_left == 0) finish(*group, operation, std::nullopt, now);
+    const OperationPtr ended = std::move(window->operation(delivery.ticket));
+    if (--ended->windows_left == 0) finish(*group, ended, std::nullopt, now);
   }
 }
 
@@ -142,7 +143,11 @@ void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
   std::byte* at = operation.output + place.output_offset * width;
   switch (what.format) {
     case WireFormat::kNative:
-      std::memcpy(at, lanes.data(), lanes.size());
+      if (operation.streams) {
+        numeric::stream_copy(at, lanes.data(), lanes.size());
+      } else {
+        std::memcpy(at, lanes.data(), lanes.size());
+      }
       break;
     case WireFormat::kFixed: {
       const auto* codes =
@@ -160,8 +165,16 @@ void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
 /// Operations may end out of order; `completed` counts the prefix that has ended.
 void Engine::finish(Group& group, const OperationPtr& operation, std::optional<Error> error,
                     Instant now) {
+  const auto& what = operation->descriptor;
+  if (!error && what.kind == wire::OperationKind::kAllGather && what.count != 0) {
+    // This rank's own part does not travel. It is stored only now: a mismatch touches nothing (P4).
+    const size_t bytes = what.count * element_bytes(what.type);
+    std::byte* mine = operation->output + group.my_member * bytes;
+    if (mine != operation->input) std::memmove(mine, operation->input, bytes);
+  }
   operation->error = std::move(error);
   operation->ended_at = now;
+  if (operation->streams) numeric::stream_fence();
   operation->done.store(true, std::memory_order_release);
   while (!group.unfinished.empty() &&
          group.unfinished.front()->done.load(std::memory_order_relaxed)) {

@@ -32,6 +32,8 @@ struct Engine::Path {
   uint32_t acked_bytes = 0;  // Largest hello that came back.
   uint32_t shard_buffer_bytes = 0;
   Instant size_acked_at{};
+  Instant small_proven_at{};  // When a hello of the smallest size came back.
+  uint32_t size_rounds = 0;   // Rounds since then in which none of a useful size did.
   bool too_big_locally = false;
 
   bool proven() const {

@@ -39,6 +39,7 @@ struct Operation {
   Instant posted_at{};
   Instant ended_at{};
   bool started = false;  ///< Handed to the windows.
+  bool streams = false;  ///< Too large for the cache: results are stored past it.
 
   /// Wire format `fixed`: exponent codes per block, combined over all ranks by an operation of
   /// their own that comes first.
