@@ -195,7 +195,9 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     operation->input = static_cast<const std::byte*>(in);
     operation->output = static_cast<std::byte*>(out);
     operation->posted_at = now;
-    operation->streams = what.count * element_bytes(what.type) >= numeric::kStreamBytesMin;
+    // In place, what was just sent still lies in the cache: there ordinary stores are cheaper.
+    operation->streams =
+        in != out && what.count * element_bytes(what.type) >= numeric::kStreamBytesMin;
     operation->group_size = static_cast<uint32_t>(group->plan.ranks.size());
     group->history[what.sequence % Group::kHistory] = what;
     group->unfinished.push_back(operation);

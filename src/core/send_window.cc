@@ -13,6 +13,8 @@ constexpr uint32_t kBackoffMax = 6;  // 64 times the RTO; deadlines belong to th
 /// Doubling ends here: a probe is one small datagram, and a path that is back must be noticed soon.
 constexpr Duration kPatienceMax = std::chrono::milliseconds(250);
 
+constexpr size_t ring_size(uint16_t operations) { return std::bit_ceil(size_t{operations}); }
+
 /// Takes one value out of a queue, the order of the others is kept. O(n), for what is rare.
 void take_out(Ring<uint16_t>& ring, uint16_t value) {
   for (size_t left = ring.size(); left > 0; --left) {
@@ -24,7 +26,8 @@ void take_out(Ring<uint16_t>& ring, uint16_t value) {
 }  // namespace
 
 size_t SendWindow::bytes_needed(const SendWindowConfig& config) {
-  return Arena::bytes_for<Slot>(config.slots) + Arena::bytes_for<Operation>(config.operations) +
+  return Arena::bytes_for<Slot>(config.slots) +
+         Arena::bytes_for<Operation>(ring_size(config.operations)) +
          Arena::bytes_for<Gap>(config.slots) + 2 * Arena::bytes_for<uint16_t>(config.slots) +
          OrderList::bytes_needed(config.slots);
 }
@@ -32,11 +35,11 @@ size_t SendWindow::bytes_needed(const SendWindowConfig& config) {
 SendWindow::SendWindow(const SendWindowConfig& config, std::span<std::byte> memory)
     : config_(config), flight_([&] {
         SUMCAST_ASSERT(config.slots >= 1 && config.slots < OrderList::kNone);
-        SUMCAST_ASSERT(std::has_single_bit(config.operations));
+        SUMCAST_ASSERT(config.operations >= 1);
         Arena arena(memory);
         slots_ = arena.take<Slot>(config.slots);
         for (Slot& slot : slots_) slot.phase = config.first_phase;
-        operations_ = arena.take<Operation>(config.operations);
+        operations_ = arena.take<Operation>(ring_size(config.operations));
         gap_memory_ = arena.take<Gap>(config.slots);
         ready_ = Ring<uint16_t>(arena.take<uint16_t>(config.slots));
         urgent_ = Ring<uint16_t>(arena.take<uint16_t>(config.slots));

@@ -24,8 +24,7 @@ namespace sumcast::core {
 
 struct SendWindowConfig {
   uint16_t slots = 1;
-  /// A power of two (tickets wrap), and not above SlotPoolConfig::operations of the shard.
-  uint16_t operations = 256;
+  uint16_t operations = 256;  ///< Must not exceed SlotPoolConfig::operations of the shard.
   Duration reorder_window = std::chrono::milliseconds(1);  ///< Before a skipped result is a gap.
   Duration gap_interval = std::chrono::milliseconds(15);   ///< Before a gap is reported again.
   uint32_t first_phase = 0;                                ///< As the shard's pool begins.
@@ -135,7 +134,7 @@ class SendWindow {
     Instant report_at{};
   };
 
-  Operation& operation(Ticket ticket) { return operations_[ticket % config_.operations]; }
+  Operation& operation(Ticket ticket) { return operations_[ticket & (operations_.size() - 1)]; }
   void make_ready(uint16_t index, Ticket ticket, uint32_t chunk);
   void claim_next_operation(uint16_t index, Ticket after);
   void note_number(Operation& op, uint32_t number, Instant now);
@@ -144,7 +143,7 @@ class SendWindow {
 
   SendWindowConfig config_;
   std::span<Slot> slots_;
-  std::span<Operation> operations_;  // Ring by ticket.
+  std::span<Operation> operations_;  // Ring by ticket; a power of two, since tickets wrap.
   std::span<Gap> gap_memory_;
   uint32_t gaps_ = 0;
   Ring<uint16_t> ready_, urgent_;

@@ -56,8 +56,9 @@ struct Settings {
   std::string daemon_listen = "0.0.0.0:4700";
   /// Address of status and metrics; loopback because they are not authenticated. Empty: none.
   std::string daemon_http = "127.0.0.1:4701";
-  /// Threads that aggregate, each with a port of its own; 0: one per CPU.
-  uint32_t daemon_threads = 0;
+  /// Threads that aggregate, each with a port of its own; 0: one per CPU. One adds 10 Gbit/s or so,
+  /// and every further one makes each worker's batches smaller.
+  uint32_t daemon_threads = 1;
   /// Slots in each thread's pool, shared by its jobs. Each takes two versions of one datagram per
   /// worker: 1,024 slots with 8 workers are about 24 MB.
   uint32_t daemon_slots_per_thread = 1024;
