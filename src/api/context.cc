@@ -113,6 +113,8 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   if (!master) return fail(master.error());
   if (*master) {
     options.coordinator = fmt::format("{}:{}", (*master)->host, (*master)->port + 1);
+    // Where a job's ranks meet is theirs alone, so it tells apart the jobs that share a daemon.
+    options.job = fmt::format("{}:{}", (*master)->host, (*master)->port);
   }
   return options;
 }
@@ -198,8 +200,9 @@ Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::
 
 void Context::set_tag(const std::string& text) { impl_->engine->set_user_tag(text); }
 uint32_t Context::payload_bytes() const {
-  const uint32_t tag = impl_->key ? wire::kTagBytes : 0;
-  return impl_->engine->datagram_bytes() - wire::kHeaderBytes - tag;
+  // What members offer, and the plan has, are whole datagrams.
+  const size_t tag = impl_->key ? wire::kTagBytes : 0;
+  return static_cast<uint32_t>(world_->state_->plan.payload_bytes - wire::kHeaderBytes - tag);
 }
 
 Counters Context::counters() const {
@@ -365,7 +368,24 @@ void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
   }
 }
 
-std::vector<control::GroupActivity> Context::Impl::activity() { return engine->activity(); }
+/// A rank that closes a group or leaves right after its last operation has posted as much as those
+/// who still wait for the result. Without this the coordinator would go by an older heartbeat, and
+/// end the group on them.
+void Context::Impl::note_closing(GroupId group) {
+  for (control::GroupActivity& one : engine->activity()) {
+    if (one.group != group) continue;
+    const std::lock_guard lock(closed_mutex);
+    closed.push_back(std::move(one));
+  }
+}
+
+std::vector<control::GroupActivity> Context::Impl::activity() {
+  std::vector<control::GroupActivity> all = engine->activity();
+  const std::lock_guard lock(closed_mutex);
+  std::ranges::move(closed, std::back_inserter(all));
+  closed.clear();
+  return all;
+}
 
 control::Description Context::Impl::describe(const control::Describe& question) {
   control::Description answer;

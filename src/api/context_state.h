@@ -46,6 +46,10 @@ struct Context::Impl final : public control::ClientObserver {
   Result<Group> open_group(const std::string& key, const std::vector<uint32_t>& ranks,
                            const std::shared_ptr<Impl>& self);
   bool left = false;
+  /// A group is about to close here: what it did last is still to be told (activity()).
+  void note_closing(GroupId group);
+  std::mutex closed_mutex;
+  std::vector<control::GroupActivity> closed;  // Since the last heartbeat.
 
   void on_abort(std::optional<GroupId> group, const Error& error,
                 const std::vector<Rank>& ranks) override;

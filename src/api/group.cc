@@ -65,6 +65,7 @@ Group::State::~State() {
   } else if (runner->thread.joinable()) {
     runner->thread.join();
   }
+  context->note_closing(plan.group);
   if (context->client) context->client->close_group(plan.group);
   context->engine->close_group(plan.group);
   context->mesh->close_group(plan.group);
@@ -248,11 +249,7 @@ Result<Work> Group::all_gather_async(const void* in, void* out, uint64_t count, 
   what.type = type;
   what.reduction = Reduction::kCopy;
   what.count = count;
-  const size_t bytes = count * element_bytes(type);
-  std::byte* mine = static_cast<std::byte*>(out) + rank() * bytes;
-  auto work = state_->submit(state_, what, in, out, call);
-  if (work && bytes != 0 && mine != in) std::memmove(mine, in, bytes);
-  return work;
+  return state_->submit(state_, what, in, out, call);
 }
 
 Result<Work> Group::reduce_scatter_async(const void* in, void* out, uint64_t count,
@@ -324,7 +321,7 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   collective::Engine& engine = *group.context->engine;
   const collective::Operation& operation = *state_->operation;
   if (!engine.wait(operation, deadline)) {
-    // Whoever is missing, the coordinator knows, and tells all ranks the same.
+    // P10: whoever is missing, the coordinator knows, and tells all ranks the same.
     control::Overdue overdue;
     overdue.group = group.plan.group;
     overdue.sequence = operation.descriptor.sequence;

@@ -114,6 +114,7 @@ class Engine final : public LocalMember {
   Path& add_path(Route route, uint16_t shard, const net::Endpoint& to);
   Result<void> prove_paths(Instant deadline);
   void send_hello(Path& path, uint16_t flow, uint32_t datagram_bytes);
+  void send_hellos(Path& path, Instant now);
   void on_challenge(Path& path, const wire::Header& header, std::span<const std::byte> payload);
   void on_hello_ack(Path& path, const wire::Header& header);
   void size_windows();

@@ -3,7 +3,7 @@
 //
 //   worker -> shard   hello (small, no cookie)
 //   worker <- shard   challenge (cookie)
-//   worker -> shard   hello with cookie, in every candidate size
+//   worker -> shard   hello with cookie, small and in the largest size; then, if need be, in all
 //   worker <- shard   acknowledgement, in that size
 //
 // Rounds repeat until each path has an acknowledgement; a size counts once it came back. A path MTU
@@ -21,12 +21,16 @@ namespace sumcast::collective {
 namespace {
 
 constexpr Duration kHelloInterval = std::chrono::milliseconds(20);
+constexpr Duration kHelloIntervalMax = std::chrono::milliseconds(320);
+/// Paths under proof at once. Under `direct` everybody proves paths to everybody: as each begins
+/// with the ranks above its own, no more than so many hellos meet in one receive buffer.
+constexpr uint32_t kPathsAtOnce = 24;
 /// How long larger sizes may trail behind the first acknowledgement.
 constexpr Duration kSizeGrace = std::chrono::milliseconds(60);
 /// A path that answers small hellos but none of the least size will not do so later either. Both
 /// limits must be reached: one is too short where much is lost, the other on a busy machine.
 constexpr Duration kSizePatience = std::chrono::seconds(3);
-constexpr uint32_t kSizeRounds = 50;
+constexpr uint32_t kSizeRounds = 10;
 /// Datagram sizes tried: jumbo frames, Ethernet, PPPoE, common tunnels, the IPv6 minimum, small.
 constexpr uint32_t kCandidates[] = {8972, 8952, 4052, 1472, 1464, 1452, 1444,
                                     1432, 1392, 1352, 1252, 1232, 996,  548};
@@ -34,6 +38,13 @@ constexpr uint32_t kHelloBytesMin = wire::kHeaderBytes + 8 + wire::kTagBytes;
 /// What the kernel charges a receive buffer for a datagram of Ethernet size that came alone.
 constexpr uint32_t kTrueSize = 2304;
 constexpr uint32_t kWindowMin = 4;
+
+uint32_t largest_candidate(uint32_t limit) {
+  for (const uint32_t bytes : kCandidates) {
+    if (bytes <= limit) return bytes;
+  }
+  return kDatagramBytesMin;
+}
 
 }  // namespace
 
@@ -103,10 +114,24 @@ void Engine::on_challenge(Path& path, const wire::Header& header,
   if (payload.size() != 8 || header.slot >= path.cookies.size()) return;
   path.cookies[header.slot] = wire::load_big<uint64_t>(payload.data());
   send_hello(path, header.slot, kHelloBytesMin);
-  if (header.slot != 0) return;
-  for (const uint32_t bytes : kCandidates) {
-    if (bytes <= options_.datagram_bytes_max) send_hello(path, 0, bytes);
+  // Most paths carry the largest size, so it goes alone; the next round tries all.
+  if (header.slot == 0) send_hello(path, 0, largest_candidate(options_.datagram_bytes_max));
+}
+
+/// One round of a path that is not settled. Rounds get rarer, for what delays answers on a crowded
+/// host is hellos.
+void Engine::send_hellos(Path& path, Instant now) {
+  for (uint16_t flow = 0; flow < path.cookies.size(); ++flow) {
+    if (!path.flow_proven[flow]) send_hello(path, flow, kHelloBytesMin);
   }
+  if (path.flow_proven[0]) {
+    if (path.acked_bytes == 0) ++path.size_rounds;
+    for (const uint32_t bytes : kCandidates) {
+      if (bytes <= options_.datagram_bytes_max) send_hello(path, 0, bytes);
+    }
+  }
+  path.hello_interval = std::clamp(2 * path.hello_interval, kHelloInterval, kHelloIntervalMax);
+  path.hello_at = now + path.hello_interval;
 }
 
 void Engine::on_hello_ack(Path& path, const wire::Header& header) {
@@ -123,30 +148,21 @@ void Engine::on_hello_ack(Path& path, const wire::Header& header) {
 
 Result<void> Engine::prove_paths(Instant deadline) {
   std::unique_lock lock(mutex_);
-  Instant next_round{};
-  const uint32_t best = [&] {
-    for (const uint32_t bytes : kCandidates) {
-      if (bytes <= options_.datagram_bytes_max) return bytes;
-    }
-    return kDatagramBytesMin;
-  }();
+  const uint32_t best = largest_candidate(options_.datagram_bytes_max);
   for (;;) {
     const Instant now = runtime::monotonic_now();
-    bool all = true;
-    for (auto& path : paths_) {
-      const bool settled = path->proven() && (path->local || path->acked_bytes == best ||
-                                              now - path->size_acked_at > kSizeGrace);
-      all &= settled;
-      if (settled || now < next_round) continue;
-      if (path->flow_proven[0] && path->acked_bytes == 0) ++path->size_rounds;
-      for (uint16_t flow = 0; flow < path->cookies.size(); ++flow) {
-        if (!path->flow_proven[flow] || path->acked_bytes == 0) {
-          send_hello(*path, flow, path->cookies[flow] == 0 ? kHelloBytesMin : kDatagramBytesMin);
-        }
-      }
+    Instant next = deadline;
+    uint32_t unsettled = 0;
+    for (size_t i = 0; i < paths_.size() && unsettled < kPathsAtOnce; ++i) {
+      Path& path = *paths_[(i + rank_.value) % paths_.size()];
+      const bool settled = path.proven() && (path.local || path.acked_bytes == best ||
+                                             now - path.size_acked_at > kSizeGrace);
+      if (settled) continue;
+      ++unsettled;
+      if (now >= path.hello_at) send_hellos(path, now);
+      next = std::min(next, path.hello_at);
     }
-    if (all) break;
-    if (now >= next_round) next_round = now + kHelloInterval;
+    if (unsettled == 0) break;
     for (const auto& path : paths_) {
       const bool too_narrow =
           path->size_rounds > kSizeRounds && now - path->small_proven_at > kSizePatience;
@@ -160,7 +176,7 @@ Result<void> Engine::prove_paths(Instant deadline) {
                              : "no answer at all; check firewalls, and that both sides "
                                "use the same key"));
     }
-    drive_once(lock, std::min(deadline, next_round));
+    drive_once(lock, next);
   }
   datagram_bytes_ = best;
   for (auto& path : paths_) {

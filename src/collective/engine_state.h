@@ -29,6 +29,8 @@ struct Engine::Path {
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.
   std::vector<bool> flow_proven;
+  Instant hello_at{};  // When the next round is due, and how far apart they are.
+  Duration hello_interval{0};
   uint32_t acked_bytes = 0;  // Largest hello that came back.
   uint32_t shard_buffer_bytes = 0;
   Instant size_acked_at{};

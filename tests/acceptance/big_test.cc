@@ -22,6 +22,8 @@ struct Size {
   uint64_t count, bytes;
   bool is_short;
 };
+std::ostream& operator<<(std::ostream& out, const Size& size) { return out << size.name; }
+
 constexpr Size kSizes[] = {
     {"OneMoreThan2To31Bytes", "u8", k2To31 + 1, k2To31 + 1, true},
     {"2To31Bytes", "u8", k2To31, k2To31, false},

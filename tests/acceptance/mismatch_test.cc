@@ -4,6 +4,7 @@
 namespace sumcast::acceptance {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 struct Disagreement {
@@ -13,6 +14,8 @@ struct Disagreement {
   const char* most_text;
   const char* odd_text;
 };
+
+std::ostream& operator<<(std::ostream& out, const Disagreement& what) { return out << what.name; }
 
 constexpr Disagreement kDisagreements[] = {
     {"Count", "all_reduce f32 sum 100", "all_reduce f32 sum 200", "f32[100]", "f32[200]"},
@@ -49,7 +52,9 @@ TEST_P(Mismatch, IsOneErrorOnAllRanksThatNamesBoth) {
   EXPECT_THAT(text, HasSubstr(what.most_text));
   EXPECT_THAT(text, HasSubstr(what.odd_text));
   EXPECT_THAT(text, HasSubstr("rank 1 calls"));
-  EXPECT_THAT(text, HasSubstr("ranks 0 and 2 call"));
+  // A mismatch is found by the first two that meet: the third may not have called yet.
+  EXPECT_THAT(text, AnyOf(HasSubstr("ranks 0 and 2 call"), HasSubstr("rank 0 calls"),
+                          HasSubstr("rank 2 calls")));
   for (const json& answer : answers) EXPECT_TRUE(answer.value("untouched", false)) << answer.dump();
   // The group is poisoned, explicitly; another one of the same ranks works.
   for (const json& again : crew.all("all_reduce f32 sum 10")) {

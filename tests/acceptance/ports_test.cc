@@ -5,7 +5,6 @@
 namespace sumcast::acceptance {
 namespace {
 
-
 /// A rank as torchrun starts it.
 std::vector<std::string> launched(uint32_t rank, uint32_t world, uint16_t port) {
   return {"RANK=" + std::to_string(rank),        "WORLD_SIZE=" + std::to_string(world),
