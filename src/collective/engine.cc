@@ -227,7 +227,9 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
   start_operations(*group);
   pump(now);
   if (driving_ && next_deadline() < driver_until_) wake_.signal();
-  if (!driving_) changed_.notify_all();  // The background thread, if no caller comes to wait.
+  // A parked background thread must hear of work that nobody may come to wait for. One that is not
+  // parked looks for itself: waking it for each operation would cost a context switch each.
+  if (background_parked_) changed_.notify_all();
   return operation;
 }
 
@@ -253,7 +255,7 @@ bool Engine::wait(const Operation& operation, Instant deadline) {
     last_driven_ = runtime::monotonic_now();
   }
   --callers_waiting_;
-  const bool others = callers_waiting_ > 0 || has_work();
+  const bool others = callers_waiting_ > 0;
   lock.unlock();
   if (others) changed_.notify_all();
   return operation.done.load(std::memory_order_acquire);
@@ -299,7 +301,9 @@ void Engine::run_background() {
     for (const auto& group : groups_) orphaned |= group && !group->unfinished.empty();
     const Instant ready = orphaned && callers_waiting_ == 0 ? now : last_driven_ + kGrace;
     if (driving_ || callers_waiting_ > 0 || !has_work()) {
-      changed_.wait_for(lock, has_work() ? Duration(kGrace * 5) : kSleepMax);
+      background_parked_ = !has_work();
+      changed_.wait_for(lock, background_parked_ ? kSleepMax : kGrace);
+      background_parked_ = false;
       continue;
     }
     if (now < ready) {
@@ -357,7 +361,6 @@ Instant Engine::next_deadline() const {
 
 void Engine::abort(std::optional<GroupId> id, const Error& error) {
   std::lock_guard lock(mutex_);
-  const Instant now = runtime::monotonic_now();
   for (auto& group : groups_) {
     if (!group || (id && group->id != *id)) continue;
     if (!group->aborted) group->aborted = error;
@@ -373,7 +376,6 @@ void Engine::abort(std::optional<GroupId> id, const Error& error) {
       const OperationPtr operation = group->unfinished.front();
       group->unfinished.pop_front();
       operation->error = *group->aborted;
-      operation->ended_at = now;
       operation->done.store(true, std::memory_order_release);
     }
     group->waiting = 0;

@@ -168,6 +168,7 @@ class Engine final : public LocalMember {
   std::condition_variable changed_;
   bool driving_ = false;
   bool background_driving_ = false;
+  bool background_parked_ = false;  // Asleep until it is told of work.
   bool stopping_ = false;
   bool serves_shard_ = false;
   uint32_t callers_waiting_ = 0;

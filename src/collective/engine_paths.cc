@@ -52,7 +52,6 @@ Engine::Path& Engine::add_path(Route route, uint16_t shard, const net::Endpoint&
   auto path = std::make_unique<Path>();
   path->route = route;
   path->shard = shard;
-  path->index = static_cast<uint32_t>(routes_[static_cast<size_t>(route)].size());
   path->to = to;
   std::optional<auth::DatagramKey> key;
   if (options_.key) key = auth::derive_downlink_key(*options_.key, incarnation_, epoch_);

@@ -173,7 +173,6 @@ void Engine::finish(Group& group, const OperationPtr& operation, std::optional<E
     if (mine != operation->input) std::memmove(mine, operation->input, bytes);
   }
   operation->error = std::move(error);
-  operation->ended_at = now;
   if (operation->streams) numeric::stream_fence();
   operation->done.store(true, std::memory_order_release);
   while (!group.unfinished.empty() &&

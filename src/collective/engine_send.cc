@@ -47,7 +47,6 @@ void Engine::start_operations(Group& group) {
       const core::Ticket ticket = window.core.submit(operation->digest, total, what.sequence);
       window.operation(ticket) = operation;
     }
-    operation->started = true;
     --group.waiting;
   }
 }
@@ -248,7 +247,6 @@ void Engine::send_small(Path& path, uint16_t flow, wire::Header header,
   run.datagrams = 1;
   net::UdpSocket& socket = connected ? *path.sockets[flow] : *direct_socket_;
   const net::SendOutcome outcome = socket.send(run);
-  if (outcome.failure == net::SendFailure::kTooBig) path.too_big_locally = true;
   if (!outcome.complete()) ++counters_.send_failures;
 }
 

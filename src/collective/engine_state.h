@@ -15,7 +15,6 @@ inline constexpr uint16_t kEmbeddedShardBit = 0x4000;
 struct Engine::Path {
   Route route = Route::kDirect;
   uint16_t shard = 0;  // As in its sender field, without kShardBit.
-  uint32_t index = 0;  // Among the shards of its route.
   bool local = false;  // In this process.
   net::Endpoint to;
   std::vector<std::unique_ptr<net::UdpSocket>> sockets;  // Connected flows; empty: direct_socket_.
@@ -36,7 +35,6 @@ struct Engine::Path {
   Instant size_acked_at{};
   Instant small_proven_at{};  // When a hello of the smallest size came back.
   uint32_t size_rounds = 0;   // Rounds since then in which none of a useful size did.
-  bool too_big_locally = false;
 
   bool proven() const {
     return local || (acked_bytes != 0 &&

@@ -119,13 +119,12 @@ struct Cluster {
 
   std::string state_text(size_t i) {
     const EngineCounters c = engines[i]->counters();
-    std::string text = "rank " + std::to_string(i) + ": contributions " +
-                       std::to_string(c.contributions) + " results " + std::to_string(c.results) +
-                       " stale " + std::to_string(c.stale) + " malformed " +
-                       std::to_string(c.malformed) + " unauthentic " +
-                       std::to_string(c.unauthentic) + " probes " + std::to_string(c.probes) +
-                       " asks " + std::to_string(c.asks) + " repeats " + std::to_string(c.repeats) +
-                       "; shard:";
+    std::string text =
+        "rank " + std::to_string(i) + ": contributions " + std::to_string(c.contributions) +
+        " results " + std::to_string(c.results) + " stale " + std::to_string(c.stale) +
+        " malformed " + std::to_string(c.malformed) + " unauthentic " +
+        std::to_string(c.unauthentic) + " probes " + std::to_string(c.probes) + " asks " +
+        std::to_string(c.asks) + " repeats " + std::to_string(c.repeats) + "; shard:";
     if (host) {
       std::lock_guard lock(daemon_mutex);
       for (const uint64_t n : host->counters().by_verdict) text += " " + std::to_string(n);

@@ -50,7 +50,6 @@ class Geometry {
   uint64_t data_total(uint32_t shard) const;
   uint64_t data_chunk(uint32_t shard, uint64_t index) const;
   ChunkPlace data_place(uint64_t chunk) const;
-  uint64_t chunks_per_part() const { return chunks_per_part_; }
 
   wire::OperationKind kind_;
   uint64_t count_;
