@@ -55,6 +55,20 @@ TEST(Overdue, TakesFreshReportsIntoAccount) {
   EXPECT_TRUE(w.received<Abort>(0).at(0).ranks.empty());
 }
 
+TEST(Overdue, NamesARankThatPostedAndThenFellSilent) {
+  CoordinatorWorld w;
+  set_up(w, {12, 12});
+  w.say(0, overdue());
+  w.beat(0, 1);
+  w.beating.clear();
+  w.pass(200ms);
+  EXPECT_EQ(
+      w.abort_text(0),
+      "all_reduce #12 on group 0: timed out after 5.0 s; all ranks have posted it, but rank 1 "
+      "did not answer when asked");
+  EXPECT_EQ(w.received<Abort>(0).at(0).ranks, w.ranks({1}));
+}
+
 TEST(Overdue, WaitsAtMostTwoHundredMillisecondsForReports) {
   CoordinatorWorld w;
   set_up(w, {12, 11});

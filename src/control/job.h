@@ -124,7 +124,7 @@ class Job {
   void on_description(Rank rank, const Description& description, Instant now);
   void note_answer(Group& group, Rank rank, Instant now);
   void conclude(Group& group, Instant now);
-  void conclude_overdue(Group& group, const Overdue& overdue, Instant now);
+  void conclude_overdue(Group& group, const Inquiry& inquiry, Instant now);
   void conclude_mismatch(Group& group, const Inquiry& inquiry);
   std::string progress_text(const Group& group, Rank rank, Instant now) const;
 

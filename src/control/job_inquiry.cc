@@ -75,10 +75,11 @@ void Job::conclude(Group& group, Instant now) {
   const Inquiry inquiry = std::move(*group.inquiry);
   group.inquiry.reset();
   if (inquiry.mismatch) return conclude_mismatch(group, inquiry);
-  conclude_overdue(group, *inquiry.overdue, now);
+  conclude_overdue(group, inquiry, now);
 }
 
-void Job::conclude_overdue(Group& group, const Overdue& overdue, Instant now) {
+void Job::conclude_overdue(Group& group, const Inquiry& inquiry, Instant now) {
+  const Overdue& overdue = *inquiry.overdue;
   const std::vector<Rank>& members = group.plan.ranks;
   std::vector<Rank> missing;
   for (const Rank rank : members) {
@@ -88,7 +89,12 @@ void Job::conclude_overdue(Group& group, const Overdue& overdue, Instant now) {
   std::string text = fmt::format("{}: timed out after {}; ",
                                  operation_text(overdue.operation, overdue.sequence, overdue.group),
                                  span_text(overdue.waited));
-  if (missing.empty()) {
+  if (missing.empty() && !inquiry.silent.empty()) {
+    // Posted, then stopped or cut off: whoever does not even answer is whom the others wait for.
+    missing.assign(inquiry.silent.begin(), inquiry.silent.end());
+    text += fmt::format("all ranks have posted it, but {} did not answer when asked",
+                        ranks_text(missing));
+  } else if (missing.empty()) {
     text += "all ranks have posted it; the network or the aggregator lost it";
   } else {
     text += fmt::format("waiting for {} of {} ranks: ", missing.size(), members.size());
