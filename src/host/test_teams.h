@@ -2,6 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -31,12 +34,17 @@ inline std::optional<Error> never_give_up() { return std::nullopt; }
 inline Meeting test_meeting(uint32_t me, const Shape& shape, uint32_t subject = 1) {
   Meeting meeting;
   meeting.key = test_key(7);
-  meeting.incarnation = Incarnation(static_cast<uint32_t>(::getpid()));
+  // Of this run, and also of processes forked from it.
+  static const Incarnation kRun(static_cast<uint32_t>(::getpid()));
+  meeting.incarnation = kRun;
   meeting.subject = subject;
   meeting.me = me;
   meeting.shape = shape;
   return meeting;
 }
+
+/// In a forked child: it does not outlive the test.
+inline void die_with_parent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 /// Writes down what it hears.
 class TestObserver final : public TeamObserver {
