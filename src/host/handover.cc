@@ -249,6 +249,7 @@ Result<Segment> follow(const Meeting& meeting, Instant deadline, const GiveUp& g
 }  // namespace
 
 Result<Segment> meet(const Meeting& meeting, Instant deadline, const GiveUp& give_up) {
+  if (meeting.shape.ranks == 1) return Segment::create(meeting.shape);
   return meeting.me == 0 ? lead(meeting, deadline, give_up) : follow(meeting, deadline, give_up);
 }
 

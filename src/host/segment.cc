@@ -41,7 +41,7 @@ Segment::Segment(net::FileDescriptor memory, const Shape& shape, std::byte* base
     : memory_(std::move(memory)), shape_(shape), base_(base) {
   static_assert(sizeof(Head) <= kPage);
   turns_at_ = kPage;
-  records_at_ = turns_at_ + whole_pages(kStages * shape.buffers * sizeof(Turn));
+  records_at_ = turns_at_ + whole_pages((1 + kStages * shape.buffers) * sizeof(Turn));
   inputs_at_ = records_at_ + whole_pages(size_t{shape.buffers} * shape.ranks * sizeof(Record));
   sums_at_ = inputs_at_ + size_t{shape.ranks} * shape.buffers * shape.piece_bytes;
   bytes_ = sums_at_ + size_t{shape.buffers} * shape.piece_bytes;
@@ -113,8 +113,10 @@ Result<Segment> Segment::attach(net::FileDescriptor memory, const Shape& shape) 
 
 Segment::Head& Segment::head() const { return *reinterpret_cast<Head*>(base_); }
 
+Turn& Segment::ready() const { return *reinterpret_cast<Turn*>(base_ + turns_at_); }
+
 Turn& Segment::turn(Stage stage, uint32_t buffer) const {
-  const size_t index = static_cast<size_t>(stage) * shape_.buffers + buffer;
+  const size_t index = 1 + static_cast<size_t>(stage) * shape_.buffers + buffer;
   return reinterpret_cast<Turn*>(base_ + turns_at_)[index];
 }
 
@@ -138,6 +140,7 @@ void Segment::abort(const Error& error) const {
     std::memcpy(head().abort_text.data(), error.what.data(), head().abort_bytes);
     head().abort_state.store(kWritten, std::memory_order_release);
   }
+  host::abort(ready());
   for (size_t stage = 0; stage < kStages; ++stage) {
     for (uint32_t b = 0; b < shape_.buffers; ++b) host::abort(turn(static_cast<Stage>(stage), b));
   }

@@ -1,6 +1,7 @@
 // The memory that the ranks of one host share in one group, and how it is laid out.
 //
-//   head | turns [stage][buffer] | records [buffer][rank] | inputs [rank][buffer] | sums [buffer]
+//   head | ready, turns [stage][buffer] | records [buffer][rank] | inputs [rank][buffer] | sums
+//   [buffer]
 //
 // A *piece* of an operation uses buffer (piece number mod buffers): each rank writes its part of
 // the piece into its input, the sum goes into `sums`. Inputs and sums have `piece_bytes` each and
@@ -64,6 +65,8 @@ class Segment {
   /// All have it: the mapping stays, the descriptor goes.
   void seal_off() { memory_.close(); }
 
+  /// One arrival: the leader has opened what the team needs.
+  Turn& ready() const;
   Turn& turn(Stage stage, uint32_t buffer) const;
   Record& record(uint32_t buffer, uint32_t rank) const;
   std::byte* input(uint32_t rank, uint32_t buffer) const;
