@@ -152,7 +152,7 @@ Result<std::unique_ptr<Context>> Context::create(const Options& options) {
 /// With both routes open and nobody's choice made, a few operations on each tell which is cheaper.
 Result<void> Context::measure_routes(Group& world, Impl& impl) {
   using collective::Route;
-  const bool one_host = world.state_->lane && !world.state_->lane->has_net();
+  const bool one_host = world.state_->team && !world.state_->team->has_net();
   if (one_host || impl.options.algorithm != Algorithm::kAuto ||
       !impl.engine->has_route(Route::kAggregator) || !impl.engine->has_route(Route::kDirect)) {
     return {};
@@ -340,9 +340,9 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   group.state_->plan = *plan;
   const auto me = std::ranges::find(plan->ranks, Rank(static_cast<uint16_t>(options.rank)));
   group.state_->rank = static_cast<uint32_t>(me - plan->ranks.begin());
-  auto lane = open_paths(*plan, request);
-  if (!lane) return fail(lane.error());  // The group's handle closes it.
-  group.state_->lane = std::move(*lane);
+  auto team = open_paths(*plan, request);
+  if (!team) return fail(team.error());  // The group's handle closes it.
+  group.state_->team = std::move(*team);
   return group;
 }
 
@@ -364,7 +364,7 @@ Context::Impl::~Impl() {
 void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
                              const std::vector<Rank>&) {
   runtime::log_info(runtime::Subsystem::kControl, "aborted: {}", error.what);
-  abort_lanes(group, error);
+  abort_teams(group, error);
   engine->abort(group, error);
   if (group) {
     mesh->abort(*group, error);

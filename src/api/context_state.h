@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "api/cost_model.h"
-#include "api/host_lane.h"
+#include "api/team_runner.h"
 #include "auth/secret.h"
 #include "collective/engine.h"
 #include "control/client.h"
@@ -52,20 +52,20 @@ struct Context::Impl final : public control::ClientObserver {
   std::mutex closed_mutex;
   std::vector<control::GroupActivity> closed;  // Since the last heartbeat.
 
-  // Ranks of one host (context_hosts.cc).
+  // Ranks of one host (context_teams.cc).
   std::string alone;  // Why this rank shares memory with nobody; empty: it can.
-  std::mutex lanes_mutex;
-  std::vector<std::weak_ptr<api::HostLane>> lanes;  // Of the groups that are open.
+  std::mutex teams_mutex;
+  std::vector<std::weak_ptr<api::TeamRunner>> teams;  // Of the groups that are open.
   std::string user_tag;                             // As the engine has it.
   /// What the coordinator is told about the host: equal on ranks that may share memory.
   std::string host_name() const;
   void probe_host(Instant deadline);
-  /// Opens the group's lane if any of its hosts has several ranks, else its part of the engine.
-  Result<std::shared_ptr<api::HostLane>> open_paths(const control::GroupPlan& plan,
+  /// Opens the group's team if any of its hosts has several ranks, else its part of the engine.
+  Result<std::shared_ptr<api::TeamRunner>> open_paths(const control::GroupPlan& plan,
                                                     const control::OpenGroup& request);
-  std::vector<std::shared_ptr<api::HostLane>> open_lanes();
-  void abort_lanes(std::optional<GroupId> group, const Error& error);
-  void close_lane(const std::shared_ptr<api::HostLane>& lane);
+  std::vector<std::shared_ptr<api::TeamRunner>> open_teams();
+  void abort_teams(std::optional<GroupId> group, const Error& error);
+  void close_team(const std::shared_ptr<api::TeamRunner>& team);
   void set_tag(const std::string& text);
   /// Of all groups, through the engine and through shared memory.
   std::vector<control::GroupActivity> current_activity();
@@ -81,7 +81,7 @@ struct Context::Impl final : public control::ClientObserver {
 struct Work::State {
   std::shared_ptr<Group::State> group;
   collective::OperationPtr operation;   // Through the engine ...
-  std::shared_ptr<api::HostWork> host;  // ... or through shared memory ...
+  std::shared_ptr<api::TeamWork> host;  // ... or through shared memory ...
   Instant deadline{};
 
   std::mutex mutex;  // ... or the mesh:
@@ -121,7 +121,7 @@ struct Group::State {
   control::GroupPlan plan;
   uint32_t rank = 0;
 
-  std::shared_ptr<api::HostLane> lane;  // Where hosts have several ranks; else null.
+  std::shared_ptr<api::TeamRunner> team;  // Where hosts have several ranks; else null.
   std::shared_ptr<MeshRunner> runner = std::make_shared<MeshRunner>();
   uint32_t mesh_sequence = 0;
 

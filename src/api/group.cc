@@ -66,7 +66,7 @@ Group::State::~State() {
     runner->thread.join();
   }
   context->note_closing(plan.group);
-  if (lane) context->close_lane(lane);
+  if (team) context->close_team(team);
   if (context->client) context->client->close_group(plan.group);
   context->engine->close_group(plan.group);
   context->mesh->close_group(plan.group);
@@ -107,8 +107,8 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
   work.state_ = std::make_shared<Work::State>();
   work.state_->group = self;
   work.state_->deadline = deadline;
-  if (lane) {
-    auto posted = lane->submit(what, route, in, out, deadline, waits);
+  if (team) {
+    auto posted = team->submit(what, route, in, out, deadline, waits);
     if (!posted) return fail(posted.error());
     work.state_->host = std::move(*posted);
     return work;
@@ -323,7 +323,7 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   Instant deadline = state_->deadline;
   const Instant begun = runtime::monotonic_now();
   if (timeout) deadline = std::min(deadline, begun + *timeout);
-  if (state_->host) return group.lane->wait(state_->host, deadline);
+  if (state_->host) return group.team->wait(state_->host, deadline);
   if (!state_->operation) return group.wait_mesh(*state_, deadline);
 
   collective::Engine& engine = *group.context->engine;

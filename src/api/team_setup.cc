@@ -1,4 +1,4 @@
-#include "api/host_setup.h"
+#include "api/team_setup.h"
 
 #include <fmt/format.h>
 
@@ -87,9 +87,9 @@ Result<std::optional<host::Layout>> shared_layout(const control::GroupPlan& plan
   return std::optional(std::move(layout));
 }
 
-Result<std::shared_ptr<HostLane>> open_lane(const LaneContext& context,
+Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
                                             const control::GroupPlan& plan, host::Layout layout,
-                                            Instant deadline, LaneReports reports) {
+                                            Instant deadline, TeamReports reports) {
   host::Meeting meeting;
   meeting.key = context.key;
   meeting.incarnation = plan.incarnation;
@@ -127,7 +127,7 @@ Result<std::shared_ptr<HostLane>> open_lane(const LaneContext& context,
       return fail(r.error());
     }
   }
-  return std::make_shared<HostLane>(plan, std::move(*segment), std::move(layout), leaders,
+  return std::make_shared<TeamRunner>(plan, std::move(*segment), std::move(layout), leaders,
                                     context.engine, std::move(reports));
 }
 

@@ -1,4 +1,4 @@
-#include "api/host_lane.h"
+#include "api/team_runner.h"
 
 #include <algorithm>
 
@@ -37,8 +37,8 @@ Result<bool> EngineUplink::collect(Instant deadline) {
   return true;
 }
 
-HostLane::HostLane(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-                   std::optional<GroupId> leaders, collective::Engine& engine, LaneReports reports)
+TeamRunner::TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
+                   std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports)
     : plan_(plan),
       leaders_(leaders),
       reports_(std::move(reports)),
@@ -52,9 +52,9 @@ HostLane::HostLane(const control::GroupPlan& plan, host::Segment segment, host::
           *this),
       last_change_(runtime::monotonic_now()) {}
 
-HostLane::~HostLane() { stop(); }
+TeamRunner::~TeamRunner() { stop(); }
 
-void HostLane::stop() {
+void TeamRunner::stop() {
   std::thread thread;
   {
     const Lock lock(mutex_);
@@ -68,11 +68,11 @@ void HostLane::stop() {
   if (thread.joinable()) thread.join();
 }
 
-Result<std::shared_ptr<HostWork>> HostLane::submit(wire::OperationDescriptor what,
+Result<std::shared_ptr<TeamWork>> TeamRunner::submit(wire::OperationDescriptor what,
                                                    collective::Route route, const void* in,
                                                    void* out, Instant deadline, bool waits) {
   if (const auto error = team_.aborted()) return fail(*error);
-  auto work = std::make_shared<HostWork>();
+  auto work = std::make_shared<TeamWork>();
   work->in = in;
   work->out = out;
   work->route = route;
@@ -91,7 +91,7 @@ Result<std::shared_ptr<HostWork>> HostLane::submit(wire::OperationDescriptor wha
   return work;
 }
 
-Result<void> HostLane::wait(const std::shared_ptr<HostWork>& work, Instant deadline) {
+Result<void> TeamRunner::wait(const std::shared_ptr<TeamWork>& work, Instant deadline) {
   deadline = std::min(deadline, work->deadline);
   bool reported = false;
   Lock lock(mutex_);
@@ -123,10 +123,10 @@ Result<void> HostLane::wait(const std::shared_ptr<HostWork>& work, Instant deadl
 }
 
 /// Runs the queue's front; the lock is released meanwhile.
-void HostLane::run_front(Lock& lock, Instant deadline) {
+void TeamRunner::run_front(Lock& lock, Instant deadline) {
   running_ = std::move(queue_.front());
   queue_.pop_front();
-  const std::shared_ptr<HostWork> work = running_;
+  const std::shared_ptr<TeamWork> work = running_;
   lock.unlock();
   if (uplink_ != nullptr) uplink_->set_route(work->route);
   Result<void> outcome = team_.run({work->what, work->in, work->out, deadline});
@@ -139,7 +139,7 @@ void HostLane::run_front(Lock& lock, Instant deadline) {
   changed_.notify_all();
 }
 
-void HostLane::run() {
+void TeamRunner::run() {
   Lock lock(mutex_);
   while (!stopping_ || !queue_.empty()) {
     if (running_ || queue_.empty()) {
@@ -148,7 +148,7 @@ void HostLane::run() {
       thread_idle_ = false;
       continue;
     }
-    const std::shared_ptr<HostWork> front = queue_.front();
+    const std::shared_ptr<TeamWork> front = queue_.front();
     if (runtime::monotonic_now() < front->posted_at + kGrace) {
       changed_.wait_for(lock, kGrace);
       if (running_ || queue_.empty() || queue_.front() != front) continue;
@@ -157,7 +157,7 @@ void HostLane::run() {
   }
 }
 
-control::GroupActivity HostLane::activity() {
+control::GroupActivity TeamRunner::activity() {
   const Lock lock(mutex_);
   const Instant now = runtime::monotonic_now();
   control::GroupActivity one;
@@ -174,7 +174,7 @@ control::GroupActivity HostLane::activity() {
   return one;
 }
 
-std::optional<wire::OperationDescriptor> HostLane::find(uint64_t sequence, uint32_t digest,
+std::optional<wire::OperationDescriptor> TeamRunner::find(uint64_t sequence, uint32_t digest,
                                                         uint64_t fingerprint) {
   const Lock lock(mutex_);
   for (uint32_t back = 0; back < kHistory && back < posted_; ++back) {
@@ -187,7 +187,7 @@ std::optional<wire::OperationDescriptor> HostLane::find(uint64_t sequence, uint3
   return std::nullopt;
 }
 
-void HostLane::on_overdue(const wire::OperationDescriptor& what) {
+void TeamRunner::on_overdue(const wire::OperationDescriptor& what) {
   control::Overdue overdue;
   overdue.group = plan_.group;
   overdue.sequence = what.sequence;
@@ -201,7 +201,7 @@ void HostLane::on_overdue(const wire::OperationDescriptor& what) {
   reports_.overdue(overdue);
 }
 
-void HostLane::on_mismatch(uint32_t seat_a, uint32_t digest_a, uint32_t seat_b, uint32_t digest_b) {
+void TeamRunner::on_mismatch(uint32_t seat_a, uint32_t digest_a, uint32_t seat_b, uint32_t digest_b) {
   const std::vector<uint32_t>& places = team_.layout().neighbours();
   control::Mismatch mismatch;
   mismatch.group = plan_.group;

@@ -1,10 +1,10 @@
-// Ranks of one host: whether they can share memory, and the lanes of groups that do.
+// Ranks of one host: whether they can share memory, and the teams of groups that do.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "api/context_state.h"
-#include "api/host_setup.h"
+#include "api/team_setup.h"
 #include "control/identity.h"
 #include "runtime/clock.h"
 #include "runtime/log.h"
@@ -37,7 +37,7 @@ void Context::Impl::probe_host(Instant deadline) {
                     alone);
 }
 
-Result<std::shared_ptr<api::HostLane>> Context::Impl::open_paths(
+Result<std::shared_ptr<api::TeamRunner>> Context::Impl::open_paths(
     const control::GroupPlan& plan, const control::OpenGroup& request) {
   const Rank me(static_cast<uint16_t>(options.rank));
   auto layout = api::shared_layout(plan, me);
@@ -46,61 +46,61 @@ Result<std::shared_ptr<api::HostLane>> Context::Impl::open_paths(
     engine->open_group(plan);
     // An abort may have come before the engine knew the group.
     if (const auto aborted = client->abort_of(plan.group)) engine->abort(plan.group, *aborted);
-    return std::shared_ptr<api::HostLane>();
+    return std::shared_ptr<api::TeamRunner>();
   }
-  api::LaneReports reports;
+  api::TeamReports reports;
   reports.overdue = [this](const control::Overdue& o) { client->report_overdue(o); };
   reports.mismatch = [this](const control::Mismatch& m) { client->report_mismatch(m); };
-  auto lane = api::open_lane({key, *engine, *client, request}, plan, std::move(**layout),
+  auto team = api::open_team({key, *engine, *client, request}, plan, std::move(**layout),
                              runtime::monotonic_now() + request.timeout, std::move(reports));
-  if (!lane) return lane;
+  if (!team) return team;
   {
-    const std::lock_guard lock(lanes_mutex);
-    std::erase_if(lanes, [](const auto& one) { return one.expired(); });
-    lanes.push_back(*lane);
+    const std::lock_guard lock(teams_mutex);
+    std::erase_if(teams, [](const auto& one) { return one.expired(); });
+    teams.push_back(*team);
   }
-  // An abort may have come before the lane was known.
-  if (const auto aborted = client->abort_of(plan.group)) abort_lanes(plan.group, *aborted);
-  return lane;
+  // An abort may have come before the team was known.
+  if (const auto aborted = client->abort_of(plan.group)) abort_teams(plan.group, *aborted);
+  return team;
 }
 
-std::vector<std::shared_ptr<api::HostLane>> Context::Impl::open_lanes() {
-  std::vector<std::shared_ptr<api::HostLane>> open;
-  const std::lock_guard lock(lanes_mutex);
-  for (const auto& one : lanes) {
-    if (auto lane = one.lock()) open.push_back(std::move(lane));
+std::vector<std::shared_ptr<api::TeamRunner>> Context::Impl::open_teams() {
+  std::vector<std::shared_ptr<api::TeamRunner>> open;
+  const std::lock_guard lock(teams_mutex);
+  for (const auto& one : teams) {
+    if (auto team = one.lock()) open.push_back(std::move(team));
   }
   return open;
 }
 
-/// Ends the lanes of a group, or of the group of their leaders, or all.
-void Context::Impl::abort_lanes(std::optional<GroupId> group, const Error& error) {
-  for (const auto& lane : open_lanes()) {
-    if (group && lane->group() != *group && lane->leaders() != *group) continue;
-    lane->abort(error);
-    if (lane->leaders()) engine->abort(*lane->leaders(), error);
+/// Ends the teams of a group, or of the group of their leaders, or all.
+void Context::Impl::abort_teams(std::optional<GroupId> group, const Error& error) {
+  for (const auto& team : open_teams()) {
+    if (group && team->group() != *group && team->leaders() != *group) continue;
+    team->abort(error);
+    if (team->leaders()) engine->abort(*team->leaders(), error);
   }
 }
 
-/// After it nothing of the lane is used any more.
-void Context::Impl::close_lane(const std::shared_ptr<api::HostLane>& lane) {
-  lane->stop();
-  if (!lane->leaders()) return;
-  if (client) client->close_group(*lane->leaders());
-  engine->close_group(*lane->leaders());
+/// After it nothing of the team is used any more.
+void Context::Impl::close_team(const std::shared_ptr<api::TeamRunner>& team) {
+  team->stop();
+  if (!team->leaders()) return;
+  if (client) client->close_group(*team->leaders());
+  engine->close_group(*team->leaders());
 }
 
 void Context::Impl::set_tag(const std::string& text) {
   engine->set_user_tag(text);
-  const std::lock_guard lock(lanes_mutex);
+  const std::lock_guard lock(teams_mutex);
   user_tag = text;
 }
 
 std::vector<control::GroupActivity> Context::Impl::current_activity() {
   std::vector<control::GroupActivity> all = engine->activity();
-  for (const auto& lane : open_lanes()) {
-    control::GroupActivity one = lane->activity();
-    const std::lock_guard lock(lanes_mutex);
+  for (const auto& team : open_teams()) {
+    control::GroupActivity one = team->activity();
+    const std::lock_guard lock(teams_mutex);
     one.tag = user_tag;
     all.push_back(std::move(one));
   }
@@ -110,13 +110,13 @@ std::vector<control::GroupActivity> Context::Impl::current_activity() {
 /// Between hosts pieces of operations meet; people know the operations.
 std::optional<wire::OperationDescriptor> Context::Impl::find_operation(
     const control::Describe& question) {
-  for (const auto& lane : open_lanes()) {
-    if (lane->group() != question.group) continue;
-    if (auto found = lane->find(question.sequence, question.digest, 0)) return found;
-    if (!lane->leaders() || question.sequence != 0) return std::nullopt;
-    const auto piece = engine->find_operation(*lane->leaders(), 0, question.digest);
+  for (const auto& team : open_teams()) {
+    if (team->group() != question.group) continue;
+    if (auto found = team->find(question.sequence, question.digest, 0)) return found;
+    if (!team->leaders() || question.sequence != 0) return std::nullopt;
+    const auto piece = engine->find_operation(*team->leaders(), 0, question.digest);
     if (!piece || piece->part_of == 0) return std::nullopt;
-    return lane->find(0, 0, piece->part_of);
+    return team->find(0, 0, piece->part_of);
   }
   return engine->find_operation(question.group, question.sequence, question.digest);
 }

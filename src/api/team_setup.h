@@ -1,11 +1,11 @@
-// Which ranks share memory, and how a group comes to its lane.
+// Which ranks share memory, and how a group comes to its team.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "api/host_lane.h"
+#include "api/team_runner.h"
 #include "auth/secret.h"
 #include "control/client.h"
 #include "host/handover.h"
@@ -20,8 +20,8 @@ std::string probe_shared_memory(const control::Welcome& welcome, Rank me,
                                 const std::optional<auth::Key>& key, Instant deadline,
                                 const host::GiveUp& give_up);
 
-/// What opening a lane needs of its context.
-struct LaneContext {
+/// What opening a team needs of its context.
+struct TeamContext {
   const std::optional<auth::Key>& key;
   collective::Engine& engine;
   control::ControlClient& client;
@@ -32,10 +32,10 @@ struct LaneContext {
 /// Errors: kInternal, a coordinator's plan that makes no sense.
 Result<std::optional<host::Layout>> shared_layout(const control::GroupPlan& plan, Rank me);
 
-/// Opens the lane of a group together with the other ranks of this host and, through the leaders,
+/// Opens the team of a group together with the other ranks of this host and, through the leaders,
 /// with the other hosts. After an error nothing is left open but the group itself.
-Result<std::shared_ptr<HostLane>> open_lane(const LaneContext& context,
+Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
                                             const control::GroupPlan& plan, host::Layout layout,
-                                            Instant deadline, LaneReports reports);
+                                            Instant deadline, TeamReports reports);
 
 }  // namespace sumcast::api

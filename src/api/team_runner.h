@@ -2,7 +2,7 @@
 // memory, and (on the leading rank of each host) through the engine to the other hosts.
 //
 // One operation runs at a time, in the thread of the caller that waits for it, or in a thread of
-// the lane if nobody does. That thread leaves a caller a moment to come: a hand-over between
+// the team if nobody does. That thread leaves a caller a moment to come: a hand-over between
 // threads costs as much as a small operation.
 //
 // It does not know how ranks share memory (host/), nor who decides on groups and aborts (control/).
@@ -44,8 +44,8 @@ class EngineUplink final : public host::Uplink {
   std::deque<collective::OperationPtr> under_way_;
 };
 
-/// One operation of a lane.
-struct HostWork {
+/// One operation of a team.
+struct TeamWork {
   wire::OperationDescriptor what;
   const void* in = nullptr;
   void* out = nullptr;
@@ -55,18 +55,18 @@ struct HostWork {
   std::atomic<bool> done{false};  ///< The tensors are not touched any more.
 };
 
-/// What a lane tells the coordinator; from any thread, must not block.
-struct LaneReports {
+/// What a team tells the coordinator; from any thread, must not block.
+struct TeamReports {
   std::function<void(const control::Overdue&)> overdue;
   std::function<void(const control::Mismatch&)> mismatch;
 };
 
-class HostLane final : public host::TeamObserver {
+class TeamRunner final : public host::TeamObserver {
  public:
   /// @param leaders  the group of the hosts' leaders; only on those, and with several hosts.
-  HostLane(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-           std::optional<GroupId> leaders, collective::Engine& engine, LaneReports reports);
-  ~HostLane() override;
+  TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
+           std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports);
+  ~TeamRunner() override;
 
   GroupId group() const { return plan_.group; }
   std::optional<GroupId> leaders() const { return leaders_; }
@@ -75,11 +75,11 @@ class HostLane final : public host::TeamObserver {
 
   /// Queues an operation; its group and sequence number are filled in.
   /// @param waits  the caller calls wait() next: no thread needs to be woken for it.
-  Result<std::shared_ptr<HostWork>> submit(wire::OperationDescriptor what, collective::Route route,
+  Result<std::shared_ptr<TeamWork>> submit(wire::OperationDescriptor what, collective::Route route,
                                            const void* in, void* out, Instant deadline, bool waits);
   /// Runs it or waits until it was run. At `deadline` (or its own, if sooner) the coordinator is
   /// told, who ends the group on all ranks.
-  Result<void> wait(const std::shared_ptr<HostWork>& work, Instant deadline);
+  Result<void> wait(const std::shared_ptr<TeamWork>& work, Instant deadline);
 
   /// Ends everything on all ranks of this host, for good. The first reason stays.
   void abort(const Error& error) { team_.abort(error); }
@@ -103,14 +103,14 @@ class HostLane final : public host::TeamObserver {
 
   const control::GroupPlan plan_;
   const std::optional<GroupId> leaders_;
-  const LaneReports reports_;
+  const TeamReports reports_;
   EngineUplink* uplink_ = nullptr;  // The team's.
   host::Team team_;
 
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<HostWork>> queue_;
-  std::shared_ptr<HostWork> running_;
+  std::deque<std::shared_ptr<TeamWork>> queue_;
+  std::shared_ptr<TeamWork> running_;
   bool stopping_ = false;
   bool thread_idle_ = false;  // Asleep until told of work that nobody waits for.
   uint32_t posted_ = 0, completed_ = 0;
