@@ -56,13 +56,13 @@ struct Context::Impl final : public control::ClientObserver {
   std::string alone;  // Why this rank shares memory with nobody; empty: it can.
   std::mutex teams_mutex;
   std::vector<std::weak_ptr<api::TeamRunner>> teams;  // Of the groups that are open.
-  std::string user_tag;                             // As the engine has it.
+  std::string user_tag;                               // As the engine has it.
   /// What the coordinator is told about the host: equal on ranks that may share memory.
   std::string host_name() const;
   void probe_host(Instant deadline);
   /// Opens the group's team if any of its hosts has several ranks, else its part of the engine.
   Result<std::shared_ptr<api::TeamRunner>> open_paths(const control::GroupPlan& plan,
-                                                    const control::OpenGroup& request);
+                                                      const control::OpenGroup& request);
   std::vector<std::shared_ptr<api::TeamRunner>> open_teams();
   void abort_teams(std::optional<GroupId> group, const Error& error);
   void close_team(const std::shared_ptr<api::TeamRunner>& team);

@@ -38,7 +38,8 @@ Result<bool> EngineUplink::collect(Instant deadline) {
 }
 
 TeamRunner::TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-                   std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports)
+                       std::optional<GroupId> leaders, collective::Engine& engine,
+                       TeamReports reports)
     : plan_(plan),
       leaders_(leaders),
       reports_(std::move(reports)),
@@ -69,8 +70,8 @@ void TeamRunner::stop() {
 }
 
 Result<std::shared_ptr<TeamWork>> TeamRunner::submit(wire::OperationDescriptor what,
-                                                   collective::Route route, const void* in,
-                                                   void* out, Instant deadline, bool waits) {
+                                                     collective::Route route, const void* in,
+                                                     void* out, Instant deadline, bool waits) {
   if (const auto error = team_.aborted()) return fail(*error);
   auto work = std::make_shared<TeamWork>();
   work->in = in;
@@ -175,7 +176,7 @@ control::GroupActivity TeamRunner::activity() {
 }
 
 std::optional<wire::OperationDescriptor> TeamRunner::find(uint64_t sequence, uint32_t digest,
-                                                        uint64_t fingerprint) {
+                                                          uint64_t fingerprint) {
   const Lock lock(mutex_);
   for (uint32_t back = 0; back < kHistory && back < posted_; ++back) {
     const wire::OperationDescriptor& one = history_[(posted_ - back) % kHistory];
@@ -201,7 +202,8 @@ void TeamRunner::on_overdue(const wire::OperationDescriptor& what) {
   reports_.overdue(overdue);
 }
 
-void TeamRunner::on_mismatch(uint32_t seat_a, uint32_t digest_a, uint32_t seat_b, uint32_t digest_b) {
+void TeamRunner::on_mismatch(uint32_t seat_a, uint32_t digest_a, uint32_t seat_b,
+                             uint32_t digest_b) {
   const std::vector<uint32_t>& places = team_.layout().neighbours();
   control::Mismatch mismatch;
   mismatch.group = plan_.group;

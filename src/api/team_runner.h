@@ -65,7 +65,7 @@ class TeamRunner final : public host::TeamObserver {
  public:
   /// @param leaders  the group of the hosts' leaders; only on those, and with several hosts.
   TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-           std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports);
+             std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports);
   ~TeamRunner() override;
 
   GroupId group() const { return plan_.group; }

@@ -88,8 +88,8 @@ Result<std::optional<host::Layout>> shared_layout(const control::GroupPlan& plan
 }
 
 Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
-                                            const control::GroupPlan& plan, host::Layout layout,
-                                            Instant deadline, TeamReports reports) {
+                                              const control::GroupPlan& plan, host::Layout layout,
+                                              Instant deadline, TeamReports reports) {
   host::Meeting meeting;
   meeting.key = context.key;
   meeting.incarnation = plan.incarnation;
@@ -128,7 +128,7 @@ Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
     }
   }
   return std::make_shared<TeamRunner>(plan, std::move(*segment), std::move(layout), leaders,
-                                    context.engine, std::move(reports));
+                                      context.engine, std::move(reports));
 }
 
 }  // namespace sumcast::api

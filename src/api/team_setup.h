@@ -35,7 +35,7 @@ Result<std::optional<host::Layout>> shared_layout(const control::GroupPlan& plan
 /// Opens the team of a group together with the other ranks of this host and, through the leaders,
 /// with the other hosts. After an error nothing is left open but the group itself.
 Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
-                                            const control::GroupPlan& plan, host::Layout layout,
-                                            Instant deadline, TeamReports reports);
+                                              const control::GroupPlan& plan, host::Layout layout,
+                                              Instant deadline, TeamReports reports);
 
 }  // namespace sumcast::api

@@ -4,8 +4,8 @@
 // share, so a tensor is touched by nobody but the thread that runs its operation. That is why an
 // abort is a fence: when run() has returned, nothing of that call is used any more.
 //
-// Pieces are pipelined: a rank copies piece s in, adds piece s-1, and copies out what came before,
-// so it can go on for a while when a neighbour has the core.
+// Pieces are pipelined: a rank copies one piece in, adds an earlier one, and copies out what came
+// before that, so it can go on for a while when a neighbour has the core.
 //
 // What happens between hosts is an Uplink, of which only leaders have one. This room does not know
 // how it works, nor who decides on aborts: a TeamObserver hears what went wrong here.

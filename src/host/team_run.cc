@@ -12,11 +12,11 @@ namespace sumcast::host {
 namespace {
 
 /// Room for a piece of an input, and pieces under way; measured (docs/perf-notes.md).
-constexpr uint32_t kPieceBytes = 128 << 10;
-constexpr uint32_t kBuffersAlone = 4;
-constexpr uint32_t kBuffersNet = 8;
+constexpr uint32_t kPieceBytes = 256 << 10;
+constexpr uint32_t kBuffersAlone = 8;
+constexpr uint32_t kBuffersNet = 10;
 /// Pieces between copying in and adding, and between adding and copying out.
-constexpr uint64_t kLag = 1;
+constexpr uint64_t kLag = 2;
 constexpr uint64_t kNetLag = 3;
 static_assert(2 * kLag < kBuffersAlone && 2 * kLag + kNetLag < kBuffersNet);
 
@@ -63,8 +63,8 @@ Team::Run::Run(Team& owner, const TeamCall& one)
   team.next_piece_ += course.pieces;
 }
 
-/// Step s: piece s in, piece s-1 added, then on its way, then out. What a step waits for is what
-/// neighbours did a step ago.
+/// Step s: piece s in, an earlier one added, one before that on its way, one before that out. What
+/// a step waits for is what neighbours did kLag steps ago.
 Result<void> Team::Run::all() {
   const uint64_t out_lag = 2 * kLag + net_lag;
   for (uint64_t s = 0; s < course.pieces + out_lag; ++s) {
