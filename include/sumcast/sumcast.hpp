@@ -28,7 +28,9 @@
 
 namespace sumcast {
 
-/// How an operation travels. All ranks of a group must name the same one (or kAuto).
+/// How an operation travels between hosts. All ranks of a group must name the same one (or kAuto).
+/// Ranks of one host add up in shared memory first, and a group on one host alone needs no more;
+/// kRing and kHalvingDoubling know no hosts and run as they are named.
 enum class Algorithm : uint8_t {
   kAuto = 0,             ///< The cheapest by measurement among those with canonical sums.
   kInNetwork = 1,        ///< Summed by sumcastd: each tensor crosses each link once.

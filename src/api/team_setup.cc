@@ -12,6 +12,8 @@ namespace {
 /// What the ranks of a host try out together: one counter, and a byte from each.
 constexpr std::byte kProbeByte{0x5C};
 constexpr Duration kLook = std::chrono::milliseconds(20);
+/// The leader's wait for other leaders begins after ours for it; it is the one to give up first.
+constexpr Duration kLeaderTime = std::chrono::seconds(2);
 
 /// Waits until all have arrived at `turn`.
 Result<void> wait_for_all(const host::Segment& segment, host::Turn& turn, uint32_t arrivals,
@@ -123,7 +125,7 @@ Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
     }
     host::arrive(segment->ready(), 1);
   } else if (layout.hosts() > 1) {
-    if (auto r = wait_for_all(*segment, segment->ready(), 1, deadline, give_up); !r) {
+    if (auto r = wait_for_all(*segment, segment->ready(), 1, deadline + kLeaderTime, give_up); !r) {
       return fail(r.error());
     }
   }
