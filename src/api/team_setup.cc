@@ -20,8 +20,7 @@ Result<void> wait_for_all(const host::Segment& segment, host::Turn& turn, uint32
                           Instant deadline, const host::GiveUp& give_up) {
   for (;;) {
     const Instant now = runtime::monotonic_now();
-    const auto waited =
-        host::wait_for(turn, arrivals, std::min(deadline, now + kLook), Duration{0});
+    const auto waited = host::wait_for(turn, arrivals, std::min(deadline, now + kLook));
     if (waited == host::Waited::kReached) return {};
     if (waited == host::Waited::kAborted) {
       return fail(segment.aborted().value_or(Error{ErrorCode::kAborted, "the group was ended"}));
