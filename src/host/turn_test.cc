@@ -43,6 +43,20 @@ TEST(Turn, a_deadline_ends_a_wait) {
   EXPECT_GE(runtime::monotonic_now(), deadline);
 }
 
+TEST(Turn, who_looks_sees_arrivals_and_aborts_and_goes_to_sleep_in_time) {
+  for (const bool yields : {false, true}) {
+    Turn turn;
+    const Looking looking{20s, yields};
+    std::thread waiter([&] { EXPECT_EQ(wait_for(turn, 1, soon(30s), looking), Waited::kReached); });
+    arrive(turn, 1);
+    waiter.join();
+    EXPECT_EQ(turn.sleepers, 0u);
+    EXPECT_EQ(wait_for(turn, 2, soon(5ms), {1ms, yields}), Waited::kTimeout);
+    abort(turn);
+    EXPECT_EQ(wait_for(turn, 2, soon(30s), looking), Waited::kAborted);
+  }
+}
+
 TEST(Turn, an_abort_wakes_who_sleeps_and_who_comes_later) {
   Turn turn;
   std::thread sleeper([&] { EXPECT_EQ(wait_for(turn, 1, Instant::never()), Waited::kAborted); });
