@@ -66,6 +66,9 @@ struct Options {
   uint32_t mtu = 1500;    ///< Datagrams are probed up to this IP packet size; 576..9000.
   uint32_t window = 0;    ///< Datagrams in flight; 0: from the socket buffers.
   int socket_buffer_bytes = 212992;
+  /// How long a waiting call looks for datagrams before it sleeps, giving its core to others
+  /// between looks.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(100);
   Faults faults;
 
   /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables

@@ -90,6 +90,7 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   options.interface = settings->socket_ifname;
   options.timeout = settings->timeout;
   options.mtu = settings->mtu;
+  options.spin = settings->spin;
   const auto algorithm = algorithm_from_name(settings->algorithm);
   if (!algorithm) {
     return fail(ErrorCode::kInvalidArgument,
@@ -243,6 +244,7 @@ Result<void> Context::Impl::join() {
   const uint32_t headers = local->family() == net::Family::kIpv6 ? 48 : 28;
   e.datagram_bytes_max = std::clamp(options.mtu, 576u, 9000u) - headers;
   e.window_max = options.window;
+  e.spin = options.spin;
   e.faults = net::FaultPlan{.loss = options.faults.loss,
                             .duplicate = options.faults.duplicate,
                             .reorder = options.faults.reorder,

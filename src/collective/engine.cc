@@ -7,7 +7,6 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
-#include "numeric/stream_copy.h"
 #include "runtime/clock.h"
 
 namespace sumcast::collective {
@@ -32,6 +31,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   auto engine =
       std::unique_ptr<Engine>(new Engine(std::move(options), std::move(*poller), std::move(*wake)));
   if (auto r = engine->poller_.add(engine->wake_.fd(), kWakeToken); !r) return fail(r.error());
+  engine->poller_.set_spin(engine->options_.spin);
 
   ShardHostOptions shard;
   shard.listen = engine->options_.local.with_port(0);
@@ -195,9 +195,6 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     operation->input = static_cast<const std::byte*>(in);
     operation->output = static_cast<std::byte*>(out);
     operation->posted_at = now;
-    // In place, what was just sent still lies in the cache: there ordinary stores are cheaper.
-    operation->streams =
-        in != out && what.count * element_bytes(what.type) >= numeric::kStreamBytesMin;
     operation->group_size = static_cast<uint32_t>(group->plan.ranks.size());
     group->history[what.sequence % Group::kHistory] = what;
     group->unfinished.push_back(operation);

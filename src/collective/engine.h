@@ -46,6 +46,7 @@ struct EngineOptions {
   int socket_buffer_bytes = 212992;
   uint32_t datagram_bytes_max = kDatagramBytesDefault;  ///< Paths are probed up to this.
   uint32_t window_max = 0;  ///< Datagrams in flight; 0: from socket buffers.
+  Duration spin{0};         ///< How long to look for datagrams before sleeping (net/poll.h).
   net::FaultPlan faults;
 };
 
