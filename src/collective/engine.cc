@@ -108,7 +108,7 @@ Result<void> Engine::start(const control::JobPlan& plan, Rank rank,
 
 uint32_t Engine::slots_wanted() const {
   uint32_t most = 1;
-  for (const auto& path : paths_) most = std::max(most, path->window);
+  for (const auto& path : paths_) most = std::max(most, path->congestion.limit());
   return most;
 }
 
@@ -331,6 +331,7 @@ void Engine::run_timers(Instant now) {
         const bool silent = window->heard_at + window->patience() <= now;
         window->core.on_timeout(now, silent ? window->patience() : window->path.rtt.rto(), probes,
                                 gaps);
+        window->path.congestion.on_results_lost(static_cast<uint32_t>(gaps.size()));
         send_notes(window->path, wire::Kind::kProbe, group->plan.slot_base.value, probes.view());
         send_notes(window->path, wire::Kind::kGap, group->plan.slot_base.value, gaps.view());
         counters_.probes += probes.size();

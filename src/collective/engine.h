@@ -124,6 +124,7 @@ class Engine final : public LocalMember {
   void start_operations(Group& group);
   void pump(Instant now);
   bool send_path(Path& path, Instant now);
+  static void count_repeats(Path& path, std::span<const core::Outgoing> items);
   bool send_items(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_remote(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_local(Window& window, const core::Outgoing& item, Instant now);

@@ -129,7 +129,10 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   ++counters_.results;
   window->heard_at = now;
   --path.in_flight;
-  if (!delivery.repeated && !path.local) path.rtt.on_sample(delivery.since_sent);
+  if (!path.local) {
+    if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
+    path.congestion.on_result(now, delivery.repeated ? Duration{0} : delivery.since_sent);
+  }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {
     const OperationPtr ended = std::move(window->operation(delivery.ticket));
