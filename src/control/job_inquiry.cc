@@ -32,8 +32,14 @@ void Job::on_overdue(Rank rank, const Overdue& overdue, Instant now) {
   tell(members, ReportNow{last_request_});
 }
 
-void Job::on_mismatch(const Mismatch& mismatch, Instant now) {
+void Job::on_mismatch(const Mismatch& reported, Instant now) {
+  Mismatch mismatch = reported;
   Group* group = find_group(mismatch.group, mismatch.rank_a);
+  if (group != nullptr && group->leaders_of) {
+    // Pieces of different operations met: what people know is the operations.
+    mismatch.group = *group->leaders_of;
+    group = find_group(mismatch.group, mismatch.rank_a);
+  }
   if (group == nullptr || !is_member(*group, mismatch.rank_b) || group->aborted ||
       mismatch.rank_a == mismatch.rank_b) {
     return;

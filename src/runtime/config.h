@@ -35,6 +35,9 @@ struct Settings {
   std::string key_file;
   /// No keys and no tags: for trusted networks and measurements only, hence off.
   bool insecure = false;
+  /// No shared memory between ranks of one host. Off: one contribution per host is what lets a card
+  /// serve several ranks.
+  bool one_rank_per_host = false;
   /// "auto" chooses by group size, tensor size and what is reachable; see docs/numerics.md for
   /// which algorithms give equal bits.
   std::string algorithm = "auto";

@@ -86,6 +86,10 @@ constexpr ConfigKey kKeys[] = {
     {"insecure", "SUMCAST_INSECURE", &Settings::insecure, "",
      "Run without keys and tags. Anybody who can send to the job's ports can then change its "
      "results."},
+    {"one_rank_per_host", "SUMCAST_ONE_RANK_PER_HOST", &Settings::one_rank_per_host, "",
+     "Treat every rank as a host of its own: ranks of one host then send each for itself instead "
+     "of adding up in shared memory first. For rehearsals on one machine, and to find faults. The "
+     "same on all ranks."},
     {"algorithm",
      "SUMCAST_ALGORITHM",
      &Settings::algorithm,
