@@ -14,6 +14,7 @@
 #include "control/server.h"
 #include "mesh/algorithms.h"
 #include "mesh/mesh.h"
+#include "mesh/messenger.h"
 #include "sumcast/sumcast.hpp"
 
 namespace sumcast {
@@ -33,6 +34,7 @@ struct Context::Impl final : public control::ClientObserver {
   std::unique_ptr<control::CoordinatorServer> server;  // Rank 0 without a daemon.
   std::unique_ptr<collective::Engine> engine;
   std::unique_ptr<mesh::Mesh> mesh;
+  std::unique_ptr<mesh::Messenger> messenger;  // After the mesh, whose streams it uses.
   std::unique_ptr<control::ControlClient> client;
   std::atomic<control::ControlClient*> client_ready{nullptr};  // For calls from other threads.
   api::CostModel costs;
@@ -60,7 +62,8 @@ struct Context::Impl final : public control::ClientObserver {
 
 struct Work::State {
   std::shared_ptr<Group::State> group;
-  collective::OperationPtr operation;  // Through the engine ...
+  collective::OperationPtr operation;        // Through the engine ...
+  std::shared_ptr<mesh::Exchange> exchange;  // ... or as messages ...
   Instant deadline{};
 
   std::mutex mutex;  // ... or through the mesh:
@@ -111,6 +114,9 @@ struct Group::State {
                            Instant deadline);
   Result<void> run_mesh(const MeshJob& job);
   Result<void> wait_mesh(Work::State& work, Instant deadline);
+  Result<void> wait_exchange(Work::State& work, Instant deadline);
+  /// Of a message that came in an exchange.
+  uint32_t place_of(Rank rank) const;
 };
 
 }  // namespace sumcast
