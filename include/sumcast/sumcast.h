@@ -177,6 +177,9 @@ int sumcast_context_counters(const sumcast_context* context, sumcast_counters* c
 /* Texts go into `buffer`, 256 bytes or so; meeting.hpp says what they are. `interface_name` NULL:
  * as configured (SUMCAST_SOCKET_IFNAME). */
 int sumcast_host_identity(char* buffer, size_t bytes);
+/* A configured value (SUMCAST_* and the configuration file): "aggregator", "key_file", "insecure"
+ * ("1" or ""), "socket_ifname", "algorithm". */
+int sumcast_setting(const char* name, char* buffer, size_t bytes);
 int sumcast_reachable_address(const char* peer, const char* interface_name, int allow_loopback,
                               char* buffer, size_t bytes);
 

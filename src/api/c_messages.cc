@@ -1,5 +1,6 @@
 // The C API's messages, ends, meeting places and counters: translation only, as c_api.cc.
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "api/c_handles.h"
@@ -87,6 +88,22 @@ int sumcast_context_counters(const sumcast_context* context, sumcast_counters* c
 
 int sumcast_host_identity(char* buffer, size_t bytes) {
   return guarded([&] { return give(sumcast::host_identity(), buffer, bytes); });
+}
+
+int sumcast_setting(const char* name, char* buffer, size_t bytes) {
+  return guarded([&]() -> sumcast::Result<void> {
+    auto settings = sumcast::Options::from_settings();
+    if (!settings) return sumcast::fail(settings.error());
+    const std::string_view which = name == nullptr ? "" : name;
+    if (which == "aggregator") return give(settings->aggregator, buffer, bytes);
+    if (which == "key_file") return give(settings->key_file, buffer, bytes);
+    if (which == "insecure") return give(settings->insecure ? "1" : "", buffer, bytes);
+    if (which == "socket_ifname") return give(settings->interface, buffer, bytes);
+    if (which == "algorithm") {
+      return give(std::string(name_of(settings->algorithm)), buffer, bytes);
+    }
+    return sumcast::fail(ErrorCode::kInvalidArgument, "no such setting: " + std::string(which));
+  });
 }
 
 int sumcast_reachable_address(const char* peer, const char* interface_name, int allow_loopback,
