@@ -180,8 +180,8 @@ class Group {
                         const Call& call = {});
 
   /// Ends all operations of this rank in the group, for good: kAborted with this reason. A fence:
-  /// when it returns their tensors are not touched any more. Other ranks get an error as soon as
-  /// they wait for this one.
+  /// when it returns their tensors are not touched any more. Other ranks get an error with the
+  /// same reason.
   void abort(const std::string& reason);
   /// Why the group may not be used any more, if so.
   std::optional<Error> aborted() const;

@@ -276,6 +276,7 @@ Result<void> Context::Impl::join() {
   auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
     engine->abort(group, error);
     mesh->abort(group, error);
+    if (auto* to = client_ready.load()) to->give_up(group, error);
   });
   if (!messages) return fail(messages.error());
   messenger = std::move(*messages);

@@ -72,8 +72,7 @@ void Group::abort(const std::string& reason) {
   state_->context->engine->abort(group, error);
   state_->context->messenger->abort(group, error);
   state_->context->mesh->abort(group, error);
-  // The coordinator tells those who wait for this rank.
-  if (state_->context->client) state_->context->client->close_group(group);
+  if (state_->context->client) state_->context->client->give_up(group, error);
 }
 
 std::optional<Error> Group::aborted() const {
