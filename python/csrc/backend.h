@@ -125,6 +125,7 @@ class SumcastBackend final : public c10d::Backend {
                                             std::chrono::milliseconds timeout);
   /// For all-gather and reduce-scatter with a flat tensor each: one call per pair.
   Call gather_call(const at::Tensor& output, const at::Tensor& input, Parts& parts);
+  Call deal_call(const std::vector<at::Tensor>& outputs, const at::Tensor& input, Parts& parts);
   Call scatter_call(const at::Tensor& output, const at::Tensor& input, const Arithmetic& arithmetic,
                     Parts& parts);
   Call reduce_call(const at::Tensor& tensor, const Arithmetic& arithmetic, Parts& parts);

@@ -175,39 +175,55 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_into_tensor_coalesced(
   return start(std::move(what), calls, options.timeout);
 }
 
+/// Into a list: gathered into one buffer and dealt out.
+SumcastBackend::Call SumcastBackend::deal_call(const std::vector<at::Tensor>& outputs,
+                                               const at::Tensor& input, Parts& parts) {
+  const at::Tensor flat =
+      at::empty({getSize(), input.numel()}, input.options().requires_grad(false));
+  Call call = gather_call(flat, input, parts);
+  also(parts, [flat, outputs] {
+    for (size_t rank = 0; rank < outputs.size(); ++rank) {
+      unpack_into(outputs[rank].detach(), flat[static_cast<int64_t>(rank)]);
+    }
+  });
+  return call;
+}
+
 c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather(
     std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
-  only(inputs, "all_gather");
-  return allgather_coalesced(outputs, inputs, options);
+  check_usable();
+  const at::Tensor& input = only(inputs, "all_gather");
+  TORCH_CHECK(outputs.size() == 1, "sumcast: all_gather takes one list of outputs, not ",
+              outputs.size());
+  check_list(outputs[0], input, getSize(), "all_gather");
+  const std::lock_guard lock(mutex_);
+  Parts what = parts(OpType::ALLGATHER, "all_gather", inputs, outputs[0]);
+  const Call call = deal_call(outputs[0], input, what);
+  return start(std::move(what), {call}, options.timeout);
 }
 
-/// Lists are gathered into one buffer and dealt out.
+/// outputs[rank][i] is what rank gives as its i-th input.
 c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_coalesced(
     std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
   check_usable();
-  TORCH_CHECK(outputs.size() == inputs.size(), "sumcast: all_gather has ", outputs.size(),
-              " lists for ", inputs.size(), " inputs");
+  std::vector<std::vector<at::Tensor>> by_input(inputs.size());
   std::vector<at::Tensor> all;
+  for (const auto& of_rank : outputs) {
+    TORCH_CHECK(of_rank.size() == inputs.size(), "sumcast: all_gather_coalesced has ",
+                of_rank.size(), " outputs of a rank for ", inputs.size(), " inputs");
+    for (size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank[i]);
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_list(outputs[i], inputs[i], getSize(), "all_gather");
-    all.insert(all.end(), outputs[i].begin(), outputs[i].end());
+    check_list(by_input[i], inputs[i], getSize(), "all_gather_coalesced");
   }
   const std::lock_guard lock(mutex_);
-  const bool one = inputs.size() == 1;
-  Parts what = parts(one ? OpType::ALLGATHER : OpType::ALLGATHER_COALESCED, "all_gather", inputs,
-                     std::move(all));
+  Parts what = parts(OpType::ALLGATHER_COALESCED, "all_gather", inputs, std::move(all));
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const at::Tensor flat =
-        at::empty({getSize(), inputs[i].numel()}, inputs[i].options().requires_grad(false));
-    calls.push_back(gather_call(flat, inputs[i], what));
-    also(what, [flat, list = outputs[i]] {
-      for (size_t rank = 0; rank < list.size(); ++rank) {
-        unpack_into(list[rank].detach(), flat[static_cast<int64_t>(rank)]);
-      }
-    });
+    calls.push_back(deal_call(by_input[i], inputs[i], what));
   }
   return start(std::move(what), calls, options.timeout);
 }

@@ -320,7 +320,8 @@ std::string list_of(const std::vector<int>& ranks) {
 /// All report to rank 0, which names who has not come, and then lets all go or tells them.
 void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   check_usable();
-  const int64_t limit_ms = limit(options.timeout);
+  const int64_t limit_ms =
+      options.timeout == c10d::kUnsetTimeout ? group_->timeout_ms.load() : options.timeout.count();
   uint64_t tag = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -339,6 +340,7 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
     return;
   }
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+  TORCH_CHECK(limit_ms > 0, "Rank 0 timed out in monitoredBarrier after ", limit_ms, " ms");
   std::vector<int> missing;
   std::string why;
   for (int rank = 1; rank < getSize(); ++rank) {

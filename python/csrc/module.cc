@@ -106,7 +106,7 @@ c10::intrusive_ptr<SumcastBackend> open_group(const std::shared_ptr<Job>& job,
     places = job->places_of(*ranks);
     if (!places) throw std::runtime_error("sumcast: a group names a rank outside the job");
   }
-  auto group = std::make_shared<Group>(job, places, key, std::chrono::milliseconds(timeout_ms));
+  auto group = Group::open(job, places, key, std::chrono::milliseconds(timeout_ms));
   return c10::make_intrusive<SumcastBackend>(std::move(group), job);
 }
 

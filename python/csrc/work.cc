@@ -50,7 +50,10 @@ bool SumcastWork::is_ended() {
 }
 
 std::exception_ptr SumcastWork::failure_of(int code, const std::string& text) const {
-  return code == SUMCAST_OK ? nullptr : backend_error(parts_.name + ": " + text);
+  if (code == SUMCAST_OK) return nullptr;
+  // Programs look for these words in what other backends say.
+  const char* kind = code == SUMCAST_TIMEOUT ? ": the timeout passed: " : ": ";
+  return backend_error(parts_.name + kind + text);
 }
 
 void SumcastWork::settle(int64_t timeout_ms) {
