@@ -5,8 +5,15 @@
 
 #include <algorithm>
 #include <sstream>
+#include <thread>
 
 namespace sumcast_torch {
+namespace {
+
+/// How long a group that is given up lets the last operations end by themselves.
+constexpr std::chrono::milliseconds kFarewell{2000};
+
+}  // namespace
 
 SumcastBackend::SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job)
     : c10d::Backend(group->rank(), group->size()), job_(std::move(job)), group_(std::move(group)) {
@@ -22,23 +29,30 @@ SumcastBackend::~SumcastBackend() {
   }
   // Python may be what drops us, and callbacks of futures that we wait for need its lock.
   PyThreadState* python = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
-  end_all("the process group was destroyed");
+  end_all("the process group was destroyed", kFarewell);
   completion_->stop();
   group_.reset();
   job_.reset();
   if (python != nullptr) PyEval_RestoreThread(python);
 }
 
-/// Ends what is under way, if anything is.
-void SumcastBackend::end_all(const char* why) {
+/// Ends what is under way, if anything is. With `patience` it may still end well: a program that
+/// does not wait for its last message has sent it all the same.
+void SumcastBackend::end_all(const char* why, std::chrono::milliseconds patience) {
   std::deque<c10::intrusive_ptr<SumcastWork>> open;
   {
     const std::lock_guard lock(mutex_);
     open.swap(pending_);
     coalesced_.clear();
   }
+  const auto until = std::chrono::steady_clock::now() + patience;
   bool any = false;
-  for (const auto& work : open) any |= !work->isCompleted();
+  for (const auto& work : open) {
+    while (!work->is_ended() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    any |= !work->is_ended();
+  }
   if (any) sumcast_group_abort(group_->handle(), why);
   for (const auto& work : open) work->settle(-1);
 }
@@ -70,11 +84,11 @@ c10d::ErrorType SumcastBackend::getError() {
 void SumcastBackend::abort() {
   if (group_->is_forked()) return;
   sumcast_group_abort(group_->handle(), "the process group was aborted by this rank");
-  end_all("the process group was aborted by this rank");
+  end_all("the process group was aborted by this rank", {});
 }
 
 void SumcastBackend::shutdown() {
-  if (!group_->is_forked()) end_all("the process group was shut down");
+  if (!group_->is_forked()) end_all("the process group was shut down", kFarewell);
 }
 
 c10::intrusive_ptr<c10d::Backend> SumcastBackend::split(

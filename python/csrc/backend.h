@@ -130,7 +130,7 @@ class SumcastBackend final : public c10d::Backend {
                     Parts& parts);
   Call reduce_call(const at::Tensor& tensor, const Arithmetic& arithmetic, Parts& parts);
   void keep(const c10::intrusive_ptr<SumcastWork>& work);
-  void end_all(const char* why);
+  void end_all(const char* why, std::chrono::milliseconds patience);
 
   std::shared_ptr<Job> job_;
   std::shared_ptr<Group> group_;
