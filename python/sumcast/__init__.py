@@ -7,8 +7,6 @@ Importing this package registers the backend; having it installed is enough, sin
 its entry point. The extension itself is loaded by the first process group.
 """
 
-import torch.distributed as _dist
-
 __all__ = ["register"]
 
 
@@ -20,9 +18,11 @@ def _create(options, backend_options):
 
 def register():
     """Makes the name "sumcast" known to torch.distributed. Any number of times."""
-    if not _dist.is_available() or "SUMCAST" in _dist.Backend._plugins:
-        return
-    _dist.Backend.register_backend("sumcast", _create, extended_api=True, devices=["cpu"])
+    import torch.distributed as dist
+
+    if dist.is_available() and "SUMCAST" not in dist.Backend._plugins:
+        dist.Backend.register_backend("sumcast", _create, extended_api=True, devices=["cpu"])
 
 
+# Last: importing torch calls register() by the entry point, in the middle of this.
 register()
