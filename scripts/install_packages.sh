@@ -9,7 +9,7 @@ set -euo pipefail
 
 list="$(dirname "${BASH_SOURCE[0]}")/packages.txt"
 if [ $# -eq 0 ]; then
-  echo "usage: ${BASH_SOURCE[0]} PURPOSE...   (purposes: build data peers tests)" >&2
+  echo "usage: ${BASH_SOURCE[0]} PURPOSE...   (purposes: build data peers python tests)" >&2
   exit 2
 fi
 

@@ -87,6 +87,13 @@ typedef struct sumcast_options {
   int64_t timeout_ms;      /* 0: 10 minutes */
   int64_t join_timeout_ms; /* 0: 1 minute */
   const char* interface_name;
+
+  const uint8_t* key; /* 32 bytes, instead of key_file; NULL: none. Copied, and the copy wiped. */
+  /* Rank 0 without an aggregator: called before it waits for the others, with the "address:port"
+   * that they are to be given as coordinator (whose port may then be 0). */
+  void (*on_listening)(void* user, const char* address);
+  void* user;
+  int32_t use_settings; /* world is not 0: take SUMCAST_* and the configuration file too */
 } sumcast_options;
 
 /* What one call may choose; NULL for defaults. */
@@ -127,14 +134,54 @@ int sumcast_broadcast(sumcast_group* group, void* data, uint64_t count, int type
 int sumcast_all_gather(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
                        const sumcast_call* call, sumcast_work** work);
 int sumcast_reduce_scatter(sumcast_group* group, const void* in, void* out, uint64_t count,
-                           int type, int reduction, const sumcast_call* call,
-                           sumcast_work** work);
+                           int type, int reduction, const sumcast_call* call, sumcast_work** work);
 int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work** work);
+
+#define SUMCAST_ANY_RANK UINT32_MAX
+
+/* One message of an exchange; as sumcast::Message. */
+typedef struct sumcast_message {
+  void* data;     /* the caller's until the exchange is done; not written to when sent */
+  uint64_t bytes; /* equal at both ends */
+  uint32_t peer;  /* place in the group, not one's own; SUMCAST_ANY_RANK to receive from any */
+  uint32_t check; /* any number; equal at both ends */
+  uint64_t tag;
+} sumcast_message;
+
+/* Messages as one operation: as Group::exchange_async, or blocking with `work` NULL. `on_done` may
+ * be NULL; it is called from any thread and must not block. */
+int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t send_count,
+                     const sumcast_message* receives, size_t receive_count,
+                     const sumcast_call* call, void (*on_done)(void* user), void* user,
+                     sumcast_work** work);
+/* Of an exchange that is done: the place whose message came last, or SUMCAST_ANY_RANK. */
+uint32_t sumcast_work_source(const sumcast_work* work);
+
+/* Ends all operations of this rank in the group; a fence for their tensors. */
+int sumcast_group_abort(sumcast_group* group, const char* reason);
+/* The error that ended the group, or SUMCAST_OK. */
+int sumcast_group_check(const sumcast_group* group);
 
 /* timeout_ms < 0: the operation's own. A timeout aborts the group on all ranks. */
 int sumcast_work_wait(sumcast_work* work, int64_t timeout_ms);
 int sumcast_work_is_done(const sumcast_work* work);
 void sumcast_work_free(sumcast_work* work);
+
+typedef struct sumcast_counters {
+  size_t size;
+  uint64_t datagrams_sent, datagrams_received, retransmits, rejected, bytes_folded;
+} sumcast_counters;
+/* Since the context was created. Set `size` to sizeof(sumcast_counters). */
+int sumcast_context_counters(const sumcast_context* context, sumcast_counters* counters);
+
+/* Texts go into `buffer`, 256 bytes or so; meeting.hpp says what they are. `interface_name` NULL:
+ * as configured (SUMCAST_SOCKET_IFNAME). */
+int sumcast_host_identity(char* buffer, size_t bytes);
+/* A configured value (SUMCAST_* and the configuration file): "aggregator", "key_file", "insecure"
+ * ("1" or ""), "socket_ifname", "algorithm". */
+int sumcast_setting(const char* name, char* buffer, size_t bytes);
+int sumcast_reachable_address(const char* peer, const char* interface_name, int allow_loopback,
+                              char* buffer, size_t bytes);
 
 #ifdef __cplusplus
 }

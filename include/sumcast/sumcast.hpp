@@ -14,8 +14,11 @@
 // and belong to the caller; an asynchronous operation uses them until its Work is done.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,9 +58,14 @@ struct Options {
   uint32_t world = 1;
   /// sumcastd, "host:port[,host:port]". Empty: no daemon; ranks sum among themselves.
   std::string aggregator;
-  /// Without a daemon: where rank 0 listens for the others, "host:port".
+  /// Without a daemon: where rank 0 listens for the others, "host:port". Rank 0 may say port 0.
   std::string coordinator;
-  std::string key_file;   ///< 32 bytes in hex; equal on all ranks and the daemon.
+  /// Rank 0 without a daemon: called once it listens, before it waits for the others, with the
+  /// "address:port" that they are to be given as `coordinator`. On the thread of create().
+  std::function<void(const std::string& address)> on_listening;
+  std::string key_file;  ///< 32 bytes in hex; equal on all ranks and the daemon.
+  /// The same 32 bytes, instead of a file. The library wipes its own copies; this one is yours.
+  std::optional<std::array<std::byte, 32>> key;
   bool insecure = false;  ///< No keys, no tags: anybody on the network can forge sums.
   Algorithm algorithm = Algorithm::kAuto;  ///< What kAuto in a call means; kAuto: measured.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);      ///< Of an operation.
@@ -71,12 +79,18 @@ struct Options {
   uint32_t mtu = 1500;    ///< Datagrams are probed up to this IP packet size; 576..9000.
   uint32_t window = 0;    ///< Datagrams in flight; 0: from the socket buffers.
   int socket_buffer_bytes = 212992;
+  /// How long a waiting call looks for datagrams before it sleeps, giving its core to others
+  /// between looks.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(100);
   Faults faults;
 
   /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables
   /// (torchrun, Open MPI, MPICH, PMIx, Slurm). Without a daemon rank 0 listens on MASTER_ADDR, on
   /// the port after MASTER_PORT (which the launcher's own store holds).
   static Result<Options> from_environment(const std::string& config_file = "");
+  /// Of the same, SUMCAST_* variables and the file only: for callers who know rank, world and
+  /// meeting place otherwise.
+  static Result<Options> from_settings(const std::string& config_file = "");
 };
 
 /// What one call may choose.
@@ -87,6 +101,17 @@ struct Call {
 };
 
 class Group;
+
+inline constexpr uint32_t kAnyRank = UINT32_MAX;  ///< A receive's peer: whoever sends first.
+
+/// One message of an exchange.
+struct Message {
+  void* data = nullptr;  ///< The caller's until the exchange is done; not written to when sent.
+  uint64_t bytes = 0;    ///< Equal at both ends, or both get kMismatch.
+  uint32_t peer = 0;     ///< Place in the group, never this rank's own.
+  uint64_t tag = 0;      ///< A receive takes the oldest message of its peer and tag.
+  uint32_t check = 0;    ///< Any number; equal at both ends, or both get kMismatch.
+};
 
 /// An asynchronous operation. Movable; dropping it does not cancel anything (the tensors must
 /// stay until the operation is done or the group aborted).
@@ -103,6 +128,8 @@ class Work {
   Result<void> wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
   /// Has it ended, well or badly? Does not wait.
   bool is_done() const;
+  /// Of an exchange that is done: the place in the group whose message came last; kAnyRank: none.
+  uint32_t source() const;
 
   struct State;  ///< Opaque.
 
@@ -147,6 +174,25 @@ class Group {
                                     Reduction reduction = Reduction::kSum, const Call& call = {});
   Result<void> barrier(const Call& call = {});
   Result<Work> barrier_async(const Call& call = {});
+
+  /// Sends and receives messages as one operation: point to point, and what is made of it (gather,
+  /// scatter, all-to-all). Not ordered with the collectives above. Small messages are done before
+  /// they are received, large ones when they have been taken. A lone receive that times out is
+  /// withdrawn, and the group goes on; all other failures end it.
+  ///
+  /// @param on_done  called once when it has ended, from any thread, before or after this returns;
+  ///                 must not block. May be empty.
+  Result<Work> exchange_async(std::span<const Message> sends, std::span<const Message> receives,
+                              const Call& call = {}, std::function<void()> on_done = {});
+  Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
+                        const Call& call = {});
+
+  /// Ends all operations of this rank in the group, for good: kAborted with this reason. A fence:
+  /// when it returns their tensors are not touched any more. Other ranks get an error with the
+  /// same reason.
+  void abort(const std::string& reason);
+  /// Why the group may not be used any more, if so.
+  std::optional<Error> aborted() const;
 
   /// In place over a span of f32, f64, i8..i64, u8 or bool.
   template <typename T>

@@ -1,79 +1,23 @@
 // The C API over the C++ one: translation only. No exception passes (allocation failures become
 // SUMCAST_SYSTEM), and the last error is kept per thread.
-#include <exception>
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
-#include "sumcast/sumcast.h"
-#include "sumcast/sumcast.hpp"
+#include "api/c_handles.h"
 
-struct sumcast_context {
-  std::unique_ptr<sumcast::Context> value;
-};
-struct sumcast_group {
-  sumcast::Group value;
-};
-struct sumcast_work {
-  sumcast::Work value;
-};
+namespace sumcast::c_api {
 
-namespace {
-
-using sumcast::Error;
-using sumcast::ErrorCode;
-
-thread_local std::string last_error;
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
 
 int report(const Error& error) {
-  last_error = error.what;
+  last_error() = error.what;
   return static_cast<int>(error.code);
-}
-
-/// Runs `body`, which returns a Result<void>; keeps what went wrong.
-template <typename Body>
-int guarded(Body body) noexcept {
-  try {
-    last_error.clear();
-    const sumcast::Result<void> outcome = body();
-    return outcome ? SUMCAST_OK : report(outcome.error());
-  } catch (const std::exception& e) {
-    return report(Error{ErrorCode::kSystem, e.what()});
-  }
-}
-
-std::string text_or(const char* text, const char* otherwise) {
-  return text == nullptr ? otherwise : text;
-}
-
-sumcast::Result<sumcast::Options> convert(const sumcast_options* from) {
-  if (from == nullptr || from->size < sizeof(sumcast_options)) {
-    return sumcast::fail(ErrorCode::kInvalidArgument,
-                         "options: set `size` to sizeof(sumcast_options)");
-  }
-  sumcast::Options to;
-  if (from->world == 0) {
-    auto found = sumcast::Options::from_environment();
-    if (!found) return sumcast::fail(found.error());
-    to = std::move(*found);
-  } else {
-    to.rank = from->rank;
-    to.world = from->world;
-  }
-  to.job = text_or(from->job, to.job.c_str());
-  to.aggregator = text_or(from->aggregator, to.aggregator.c_str());
-  to.coordinator = text_or(from->coordinator, to.coordinator.c_str());
-  to.key_file = text_or(from->key_file, to.key_file.c_str());
-  to.interface = text_or(from->interface_name, to.interface.c_str());
-  if (from->insecure != 0) to.insecure = true;
-  if (from->algorithm < 0 || from->algorithm > SUMCAST_SERVER) {
-    return sumcast::fail(ErrorCode::kInvalidArgument, "options: no such algorithm");
-  }
-  if (from->algorithm != SUMCAST_AUTO) {
-    to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
-  }
-  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
-  if (from->join_timeout_ms > 0) to.join_timeout = std::chrono::milliseconds(from->join_timeout_ms);
-  return to;
 }
 
 sumcast::Result<sumcast::Call> convert(const sumcast_call* from) {
@@ -87,6 +31,66 @@ sumcast::Result<sumcast::Call> convert(const sumcast_call* from) {
   to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
   to.wire = static_cast<sumcast::WireFormat>(from->wire);
   if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
+  return to;
+}
+
+}  // namespace sumcast::c_api
+
+namespace {
+
+using sumcast::ErrorCode;
+using sumcast::c_api::convert;
+using sumcast::c_api::guarded;
+
+/// The size of sumcast_options when it was first published.
+constexpr size_t kFirstOptionsBytes = offsetof(sumcast_options, key);
+
+std::string text_or(const char* text, const char* otherwise) {
+  return text == nullptr ? otherwise : text;
+}
+
+sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
+  if (given == nullptr || given->size < kFirstOptionsBytes) {
+    return sumcast::fail(ErrorCode::kInvalidArgument,
+                         "options: set `size` to sizeof(sumcast_options)");
+  }
+  sumcast_options whole{};  // What an older program does not know is zero.
+  std::memcpy(&whole, given, std::min(given->size, sizeof whole));
+  const sumcast_options* from = &whole;
+  sumcast::Options to;
+  if (from->world == 0 || from->use_settings != 0) {
+    auto found =
+        from->world == 0 ? sumcast::Options::from_environment() : sumcast::Options::from_settings();
+    if (!found) return sumcast::fail(found.error());
+    to = std::move(*found);
+  }
+  if (from->world != 0) {
+    to.rank = from->rank;
+    to.world = from->world;
+  }
+  to.job = text_or(from->job, to.job.c_str());
+  to.aggregator = text_or(from->aggregator, to.aggregator.c_str());
+  to.coordinator = text_or(from->coordinator, to.coordinator.c_str());
+  to.key_file = text_or(from->key_file, to.key_file.c_str());
+  to.interface = text_or(from->interface_name, to.interface.c_str());
+  if (from->insecure != 0) to.insecure = true;
+  if (from->key != nullptr) {
+    to.key.emplace();
+    std::memcpy(to.key->data(), from->key, to.key->size());
+  }
+  if (from->on_listening != nullptr) {
+    to.on_listening = [call = from->on_listening, user = from->user](const std::string& address) {
+      call(user, address.c_str());
+    };
+  }
+  if (from->algorithm < 0 || from->algorithm > SUMCAST_SERVER) {
+    return sumcast::fail(ErrorCode::kInvalidArgument, "options: no such algorithm");
+  }
+  if (from->algorithm != SUMCAST_AUTO) {
+    to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
+  }
+  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
+  if (from->join_timeout_ms > 0) to.join_timeout = std::chrono::milliseconds(from->join_timeout_ms);
   return to;
 }
 
@@ -121,7 +125,7 @@ sumcast::Reduction combine(int reduction) { return static_cast<sumcast::Reductio
 
 extern "C" {
 
-const char* sumcast_last_error(void) { return last_error.c_str(); }
+const char* sumcast_last_error(void) { return sumcast::c_api::last_error().c_str(); }
 const char* sumcast_version(void) { return SUMCAST_VERSION; }
 
 int sumcast_context_create(const sumcast_options* options, sumcast_context** context) {
@@ -129,6 +133,7 @@ int sumcast_context_create(const sumcast_options* options, sumcast_context** con
     auto converted = convert(options);
     if (!converted) return sumcast::fail(converted.error());
     auto made = sumcast::Context::create(*converted);
+    if (converted->key) converted->key->fill(std::byte{0});
     if (!made) return sumcast::fail(made.error());
     *context = new sumcast_context{std::move(*made)};
     return {};

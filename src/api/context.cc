@@ -24,12 +24,20 @@ constexpr std::array<std::string_view, 6> kAlgorithmNames = {"auto", "in-network
 
 Result<std::optional<auth::Key>> find_key(const Options& options) {
   if (options.insecure) {
-    if (!options.key_file.empty()) {
-      return fail(ErrorCode::kInvalidArgument, "a key file and insecure exclude each other");
+    if (!options.key_file.empty() || options.key) {
+      return fail(ErrorCode::kInvalidArgument, "a key and insecure exclude each other");
     }
     runtime::log_warn(runtime::Subsystem::kAuth,
                       "insecure: nothing is authenticated, anybody on this network can forge sums");
     return std::optional<auth::Key>{};
+  }
+  if (options.key) {
+    if (!options.key_file.empty()) {
+      return fail(ErrorCode::kInvalidArgument, "a key file and a key exclude each other");
+    }
+    auth::Key key;
+    key.bytes = *options.key;
+    return std::optional<auth::Key>{key};
   }
   if (!options.key_file.empty()) {
     auto key = auth::read_key_file(options.key_file);
@@ -77,7 +85,7 @@ std::optional<Algorithm> algorithm_from_name(std::string_view name) {
   return static_cast<Algorithm>(at - kAlgorithmNames.begin());
 }
 
-Result<Options> Options::from_environment(const std::string& config_file) {
+Result<Options> Options::from_settings(const std::string& config_file) {
   auto settings =
       runtime::load_settings(config_file.empty() ? std::nullopt : std::optional(config_file));
   if (!settings) return fail(runtime::joined(settings.error()));
@@ -91,6 +99,7 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   options.interface = settings->socket_ifname;
   options.timeout = settings->timeout;
   options.mtu = settings->mtu;
+  options.spin = settings->spin;
   const auto algorithm = algorithm_from_name(settings->algorithm);
   if (!algorithm) {
     return fail(ErrorCode::kInvalidArgument,
@@ -104,6 +113,13 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   options.faults.reorder = settings->fault_reorder;
   options.faults.delay = settings->fault_delay;
   options.faults.seed = settings->fault_seed;
+  return options;
+}
+
+Result<Options> Options::from_environment(const std::string& config_file) {
+  auto read = from_settings(config_file);
+  if (!read) return fail(read.error());
+  Options options = std::move(*read);
   auto launched = runtime::launched_rank();
   if (!launched) return fail(launched.error());
   if (*launched) {
@@ -230,6 +246,8 @@ Result<void> Context::Impl::join() {
   auto found_key = find_key(options);
   if (!found_key) return fail(found_key.error());
   key = *found_key;
+  if (options.key) auth::wipe(*options.key);
+  options.key.reset();
   auto coordinator = find_coordinator(options);
   if (!coordinator) return fail(coordinator.error());
   auto selector = net::IfnameSelector::parse(options.interface);
@@ -245,6 +263,7 @@ Result<void> Context::Impl::join() {
   const uint32_t headers = local->family() == net::Family::kIpv6 ? 48 : 28;
   e.datagram_bytes_max = std::clamp(options.mtu, 576u, 9000u) - headers;
   e.window_max = options.window;
+  e.spin = options.spin;
   e.faults = net::FaultPlan{.loss = options.faults.loss,
                             .duplicate = options.faults.duplicate,
                             .reorder = options.faults.reorder,
@@ -258,6 +277,12 @@ Result<void> Context::Impl::join() {
   auto streams = mesh::Mesh::open(local->with_port(0), key);
   if (!streams) return fail(streams.error());
   mesh = std::move(*streams);
+  auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
+    end_group(group, error);
+    if (auto* to = client_ready.load()) to->give_up(group, error);
+  });
+  if (!messages) return fail(messages.error());
+  messenger = std::move(*messages);
 
   if (options.aggregator.empty() && options.rank == 0) {
     control::ServerOptions s;
@@ -267,6 +292,7 @@ Result<void> Context::Impl::join() {
     if (!started) return fail(started.error());
     server = std::move(*started);
     coordinator = server->endpoint();
+    if (options.on_listening) options.on_listening(coordinator->text());
   }
 
   control::JoinOptions j;
@@ -343,6 +369,8 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   auto team = open_paths(*plan, request);
   if (!team) return fail(team.error());  // The group's handle closes it.
   group.state_->team = std::move(*team);
+  // An abort may have come before everybody here knew the group.
+  if (const auto aborted = client->abort_of(plan->group)) end_group(plan->group, *aborted);
   return group;
 }
 
@@ -364,13 +392,19 @@ Context::Impl::~Impl() {
 void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
                              const std::vector<Rank>&) {
   runtime::log_info(runtime::Subsystem::kControl, "aborted: {}", error.what);
+  if (group) return end_group(*group, error);
   abort_teams(group, error);
   engine->abort(group, error);
-  if (group) {
-    mesh->abort(*group, error);
-  } else {
-    mesh->abort_all(error);
-  }
+  messenger->abort_all(error);
+  mesh->abort_all(error);
+}
+
+/// Everything of this group that runs here ends; later calls return the error at once.
+void Context::Impl::end_group(GroupId group, const Error& error) {
+  abort_teams(group, error);
+  engine->abort(group, error);
+  messenger->abort(group, error);
+  mesh->abort(group, error);
 }
 
 /// A rank that closes a group or leaves right after its last operation has posted as much as those

@@ -15,6 +15,7 @@
 #include "control/server.h"
 #include "mesh/algorithms.h"
 #include "mesh/mesh.h"
+#include "mesh/messenger.h"
 #include "sumcast/sumcast.hpp"
 
 namespace sumcast {
@@ -34,6 +35,7 @@ struct Context::Impl final : public control::ClientObserver {
   std::unique_ptr<control::CoordinatorServer> server;  // Rank 0 without a daemon.
   std::unique_ptr<collective::Engine> engine;
   std::unique_ptr<mesh::Mesh> mesh;
+  std::unique_ptr<mesh::Messenger> messenger;  // After the mesh, whose streams it uses.
   std::unique_ptr<control::ControlClient> client;
   std::atomic<control::ControlClient*> client_ready{nullptr};  // For calls from other threads.
   api::CostModel costs;
@@ -65,6 +67,7 @@ struct Context::Impl final : public control::ClientObserver {
                                                       const control::OpenGroup& request);
   std::vector<std::shared_ptr<api::TeamRunner>> open_teams();
   void abort_teams(std::optional<GroupId> group, const Error& error);
+  void end_group(GroupId group, const Error& error);
   void close_team(const std::shared_ptr<api::TeamRunner>& team);
   void set_tag(const std::string& text);
   /// Of all groups, through the engine and through shared memory.
@@ -80,8 +83,9 @@ struct Context::Impl final : public control::ClientObserver {
 
 struct Work::State {
   std::shared_ptr<Group::State> group;
-  collective::OperationPtr operation;   // Through the engine ...
-  std::shared_ptr<api::TeamWork> host;  // ... or through shared memory ...
+  collective::OperationPtr operation;        // Through the engine ...
+  std::shared_ptr<api::TeamWork> host;       // ... or through shared memory ...
+  std::shared_ptr<mesh::Exchange> exchange;  // ... or as messages ...
   Instant deadline{};
 
   std::mutex mutex;  // ... or the mesh:
@@ -136,6 +140,9 @@ struct Group::State {
                            Instant deadline);
   Result<void> run_mesh(const MeshJob& job);
   Result<void> wait_mesh(Work::State& work, Instant deadline);
+  Result<void> wait_exchange(Work::State& work, Instant deadline);
+  /// Of a message that came in an exchange.
+  uint32_t place_of(Rank rank) const;
 };
 
 }  // namespace sumcast

@@ -44,8 +44,6 @@ Result<std::shared_ptr<api::TeamRunner>> Context::Impl::open_paths(
   if (!layout) return fail(layout.error());
   if (!*layout) {
     engine->open_group(plan);
-    // An abort may have come before the engine knew the group.
-    if (const auto aborted = client->abort_of(plan.group)) engine->abort(plan.group, *aborted);
     return std::shared_ptr<api::TeamRunner>();
   }
   api::TeamReports reports;
@@ -59,8 +57,6 @@ Result<std::shared_ptr<api::TeamRunner>> Context::Impl::open_paths(
     std::erase_if(teams, [](const auto& one) { return one.expired(); });
     teams.push_back(*team);
   }
-  // An abort may have come before the team was known.
-  if (const auto aborted = client->abort_of(plan.group)) abort_teams(plan.group, *aborted);
   return team;
 }
 

@@ -69,6 +69,7 @@ Group::State::~State() {
   if (team) context->close_team(team);
   if (context->client) context->client->close_group(plan.group);
   context->engine->close_group(plan.group);
+  context->messenger->close_group(plan.group);
   context->mesh->close_group(plan.group);
 }
 
@@ -314,6 +315,7 @@ Work::~Work() = default;
 bool Work::is_done() const {
   if (state_->operation) return state_->operation->done.load(std::memory_order_acquire);
   if (state_->host) return state_->host->done.load(std::memory_order_acquire);
+  if (state_->exchange) return state_->exchange->done.load(std::memory_order_acquire);
   std::lock_guard lock(state_->mutex);
   return state_->outcome.has_value();
 }
@@ -324,6 +326,7 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const Instant begun = runtime::monotonic_now();
   if (timeout) deadline = std::min(deadline, begun + *timeout);
   if (state_->host) return group.team->wait(state_->host, deadline);
+  if (state_->exchange) return group.wait_exchange(*state_, deadline);
   if (!state_->operation) return group.wait_mesh(*state_, deadline);
 
   collective::Engine& engine = *group.context->engine;

@@ -37,6 +37,10 @@ std::optional<Error> ControlClient::abort_of(GroupId group) const { return loop_
 
 void ControlClient::report_overdue(const Overdue& overdue) { loop_->report_overdue(overdue); }
 
+void ControlClient::give_up(GroupId group, const Error& why) {
+  loop_->post(GiveUp{group, why.code, why.what});
+}
+
 void ControlClient::report_mismatch(const Mismatch& mismatch) { loop_->post(mismatch); }
 
 bool ControlClient::leave(Duration patience) { return loop_->leave(patience); }

@@ -85,6 +85,8 @@ class ControlClient {
 
   /// The rank waited too long for an operation. An abort of the group follows within a second.
   void report_overdue(const Overdue& overdue);
+  /// The rank ends the group; its other members are told why.
+  void give_up(GroupId group, const Error& why);
   /// The rank's shard met two operations in one slot. The abort of the group follows.
   void report_mismatch(const Mismatch& mismatch);
 

@@ -55,6 +55,18 @@ TEST(Overdue, TakesFreshReportsIntoAccount) {
   EXPECT_TRUE(w.received<Abort>(0).at(0).ranks.empty());
 }
 
+TEST(GiveUp, EndsTheGroupOnAllWithTheReasonOfTheRankThatGaveUp) {
+  CoordinatorWorld w;
+  set_up(w, {12, 11, 12});
+  w.say(1, GiveUp{GroupId(0), ErrorCode::kAborted, "enough"});
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(w.abort_text(r), "rank 1 ended group 0: enough");
+    EXPECT_EQ(w.received<Abort>(r).at(0).ranks, w.ranks({1}));
+  }
+  w.say(2, GiveUp{GroupId(0), ErrorCode::kAborted, "too late"});
+  EXPECT_EQ(w.received<Abort>(0).size(), 1u);
+}
+
 TEST(Overdue, NamesARankThatPostedAndThenFellSilent) {
   CoordinatorWorld w;
   set_up(w, {12, 12});

@@ -26,6 +26,7 @@ void Job::on_message(Rank rank, const ClientMessage& message, Instant now) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) return on_heartbeat(rank, *beat, now);
   if (const auto* overdue = std::get_if<Overdue>(&message)) return on_overdue(rank, *overdue, now);
   if (const auto* mismatch = std::get_if<Mismatch>(&message)) return on_mismatch(*mismatch, now);
+  if (const auto* give_up = std::get_if<GiveUp>(&message)) return on_give_up(rank, *give_up);
   if (const auto* leave = std::get_if<Leave>(&message)) return on_leave(rank, *leave, now);
   if (const auto* text = std::get_if<Description>(&message)) {
     return on_description(rank, *text, now);

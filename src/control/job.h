@@ -124,6 +124,7 @@ class Job {
   void forget(const std::vector<Rank>& gone);
 
   // job_inquiry.cc
+  void on_give_up(Rank rank, const GiveUp& give_up);
   void on_overdue(Rank rank, const Overdue& overdue, Instant now);
   void on_description(Rank rank, const Description& description, Instant now);
   void note_answer(Group& group, Rank rank, Instant now);

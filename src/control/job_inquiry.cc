@@ -32,6 +32,15 @@ void Job::on_overdue(Rank rank, const Overdue& overdue, Instant now) {
   tell(members, ReportNow{last_request_});
 }
 
+void Job::on_give_up(Rank rank, const GiveUp& give_up) {
+  Group* group = find_group(give_up.group, rank);
+  if (group == nullptr || group->aborted) return;
+  abort_group(*group,
+              Error{give_up.code, fmt::format("rank {} ended group {}: {}", rank.value,
+                                              give_up.group.value, give_up.text)},
+              {rank});
+}
+
 void Job::on_mismatch(const Mismatch& reported, Instant now) {
   Mismatch mismatch = reported;
   Group* group = find_group(mismatch.group, mismatch.rank_a);

@@ -96,6 +96,10 @@ inline constexpr auto kSchema<Description> = layout<Description>(
     "description", field("group", &Description::group), field("request", &Description::request),
     field("sequence", &Description::sequence), field("text", &Description::text));
 template <>
+inline constexpr auto kSchema<GiveUp> = layout<GiveUp>("give_up", field("group", &GiveUp::group),
+                                                       field("code", &GiveUp::code),
+                                                       field("text", &GiveUp::text));
+template <>
 inline constexpr auto kSchema<Leave> = layout<Leave>("leave", field("groups", &Leave::groups));
 template <>
 inline constexpr auto kSchema<Welcome> =

@@ -126,6 +126,13 @@ struct Description {
   std::string text;
   bool operator==(const Description&) const = default;
 };
+/// The rank ends a group by its own will, or because an exchange of messages in it failed.
+struct GiveUp {
+  GroupId group;
+  ErrorCode code = ErrorCode::kAborted;
+  std::string text;
+  bool operator==(const GiveUp&) const = default;
+};
 /// The rank posts nothing more; `groups` is its last word on what it has done.
 struct Leave {
   std::vector<GroupActivity> groups;
@@ -194,8 +201,8 @@ struct Goodbye {
   bool operator==(const Goodbye&) const = default;
 };
 
-using ClientMessage =
-    std::variant<Join, OpenGroup, CloseGroup, Heartbeat, Overdue, Mismatch, Description, Leave>;
+using ClientMessage = std::variant<Join, OpenGroup, CloseGroup, Heartbeat, Overdue, Mismatch,
+                                   Description, Leave, GiveUp>;
 using ServerMessage =
     std::variant<Welcome, Refused, GroupOpened, Describe, ReportNow, Abort, Left, Goodbye>;
 

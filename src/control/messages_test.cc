@@ -18,7 +18,8 @@ std::vector<ClientMessage> client_messages() {
           Overdue{GroupId(1), 1ull << 40, "barrier", milliseconds(5000)},
           Mismatch{GroupId(1), Rank(0), 0xFFFFFFFF, Rank(1), 0},
           Description{GroupId(1), 9, 12, "all_reduce"},
-          Leave{{kActivity}}};
+          Leave{{kActivity}},
+          GiveUp{GroupId(2), ErrorCode::kMismatch, "enough"}};
 }
 
 std::vector<ServerMessage> server_messages() {

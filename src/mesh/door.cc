@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "auth/derive.h"
+#include "mesh/message.h"
 
 namespace sumcast::mesh {
 namespace {
@@ -171,7 +172,8 @@ Door::Step Door::on_hello(Knock& knock) {
 
 Answer Door::judge(const Hello& hello) const {
   if (hello.incarnation != identity_->incarnation) return Answer::kOtherJob;
-  if (hello.to != identity_->me || hello.from >= hello.to) return Answer::kOtherRank;
+  const bool in_order = hello.lane == kMessageLane ? hello.from != hello.to : hello.from < hello.to;
+  if (hello.to != identity_->me || !in_order) return Answer::kOtherRank;
   if (key_ && hello.keyed == 0) return Answer::kKeyNeeded;
   if (!key_ && hello.keyed != 0) return Answer::kNoKeyHere;
   return wants_(hello) ? Answer::kWelcome : Answer::kNotWanted;

@@ -35,7 +35,8 @@ namespace sumcast::mesh {
 /// Tells our peers from anything else that may connect, and this version from others.
 inline constexpr uint32_t kHelloMagic = 0x314D4353;  // "SCM1"
 
-/// The first bytes on a stream. As on the wire; the opener has the lower rank.
+/// The first bytes on a stream. As on the wire; the opener has the lower rank, but for streams of
+/// messages, which their sender opens.
 struct Hello {
   uint32_t magic = kHelloMagic;
   Incarnation incarnation;  ///< So that ranks of an earlier start of the job stay out.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "mesh/message.h"
 
 namespace sumcast::mesh {
 namespace {
@@ -55,6 +56,11 @@ void Mesh::start(Incarnation incarnation, Rank me, std::vector<net::Endpoint> pe
   door_->start({incarnation, me});
 }
 
+void Mesh::set_message_host(MessageHost host) {
+  std::lock_guard lock(host_mutex_);
+  message_host_ = std::move(host);
+}
+
 std::string Mesh::name_of(Rank rank) const {
   SUMCAST_ASSERT(rank.value < peers_.size());
   return fmt::format("rank {} at {}", rank.value, peers_[rank.value].text());
@@ -70,7 +76,7 @@ Result<std::shared_ptr<Stream>> Mesh::stream(GroupId group, Rank peer, uint8_t l
     const auto found = places_.find(key);
     const bool opening = found != places_.end() && found->second.opening;
     if (found != places_.end() && !opening) return found->second.stream;
-    if (me_ < peer && !opening) return connect(key, deadline, lock);
+    if ((me_ < peer || lane == kMessageLane) && !opening) return connect(key, deadline, lock);
     if (net::monotonic_now() >= deadline) {
       return fail(ErrorCode::kTimeout,
                   fmt::format("{} has not opened a stream for group {}: it has not called this "
@@ -178,6 +184,11 @@ bool Mesh::wants(const Hello& hello) const {
 
 void Mesh::admit(const Hello& hello, net::TcpConnection connection) {
   auto stream = std::make_shared<Stream>(std::move(connection), name_of(hello.from));
+  if (hello.lane == kMessageLane) {
+    std::lock_guard lock(host_mutex_);
+    if (message_host_) message_host_(hello.group, hello.from, std::move(stream));
+    return;
+  }
   if (!stream->become_blocking()) return;
   std::lock_guard lock(mutex_);
   if (aborted_locked(hello.group)) return;

@@ -2,9 +2,9 @@
 //
 // There is one stream per (group, peer, lane), made when it is first needed and kept until the
 // group closes. The lower rank connects, the higher one waits for it, so that two ranks never open
-// crosswise. All members of a group call the same collectives in the same order, hence both ends
-// need a stream at about the same time; a rank waits only for lower ranks, so no circle of waiting
-// can form.
+// crosswise; only streams of messages (message.h) are opened by whoever sends. All members of a
+// group call the same collectives in the same order, hence both ends need a stream at about the
+// same time; a rank waits only for lower ranks, so no circle of waiting can form.
 //
 // It does not know what is sent. Every wait has a deadline, and every error names the peer.
 #pragma once
@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,6 +54,12 @@ class Mesh {
   /// @param peers  where each rank of the job listens, by rank; its own entry is not looked at.
   void start(Incarnation incarnation, Rank me, std::vector<net::Endpoint> peers);
   Rank me() const { return me_; }
+
+  /// Takes over the streams that peers open for messages (lane kMessageLane). Called on the door's
+  /// thread, without locks of the mesh.
+  using MessageHost = std::function<void(GroupId, Rank peer, std::shared_ptr<Stream>)>;
+  /// When it returns, the former host is not called any more. nullptr: such streams are refused.
+  void set_message_host(MessageHost host);
 
   /// The stream to `peer`, made if there is none yet.
   ///
@@ -117,6 +124,9 @@ class Mesh {
   std::map<StreamKey, Place> places_;
   std::map<GroupId, Error> aborted_;
   std::optional<Error> all_aborted_;
+
+  std::mutex host_mutex_;  ///< Held while the host is called; never inside mutex_.
+  MessageHost message_host_;
 
   std::unique_ptr<Door> door_;  ///< Last: its thread uses the rest.
 };

@@ -49,6 +49,9 @@ struct Settings {
   Duration heartbeat_interval = 250ms;
   /// Silence after which a member is dead: leaves half a second of the promised two to tell all.
   Duration heartbeat_death = 1500ms;
+  /// How long a thread that waits for datagrams looks for them before it sleeps. Being woken costs
+  /// as much as a small operation takes; it gives its core to whoever wants it meanwhile.
+  Duration spin = 100us;
   /// Slots per shard that a job asks for, datagrams: 128 of 1,500 bytes are 187 KiB in flight,
   /// which fits Linux' default socket buffer of 212,992 bytes.
   uint32_t slots = 128;
@@ -65,6 +68,7 @@ struct Settings {
   /// Slots in each thread's pool, shared by its jobs. Each takes two versions of one datagram per
   /// worker: 1,024 slots with 8 workers are about 24 MB.
   uint32_t daemon_slots_per_thread = 1024;
+
 
   /// VERSION, WARN, INFO or TRACE. Warnings, because nothing may fall back silently.
   std::string debug_level = "WARN";

@@ -103,6 +103,9 @@ constexpr ConfigKey kKeys[] = {
     {"timeout", "SUMCAST_TIMEOUT", &Settings::timeout, "",
      "How long an operation may wait for ranks that live but do not take part. Dead ranks are "
      "noticed by heartbeats, much earlier."},
+    {"spin", "SUMCAST_SPIN", &Settings::spin, "",
+     "How long a thread that waits for datagrams looks for them before it sleeps, giving its core "
+     "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on looking."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,

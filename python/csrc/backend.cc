@@ -1,0 +1,186 @@
+// Life of a process group, and how its operations are begun.
+#include "backend.h"
+
+#include <Python.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+namespace sumcast_torch {
+namespace {
+
+/// How long a group that is given up lets the last operations end by themselves.
+constexpr std::chrono::milliseconds kFarewell{2000};
+
+}  // namespace
+
+SumcastBackend::SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job)
+    : c10d::Backend(group->rank(), group->size()), job_(std::move(job)), group_(std::move(group)) {
+  init();
+}
+
+SumcastBackend::~SumcastBackend() {
+  if (group_->is_forked()) {
+    // Nothing of it lives in a forked child: threads and locks are the parent's.
+    new auto(std::move(completion_));
+    new auto(std::move(pending_));
+    return;
+  }
+  // Python may be what drops us, and callbacks of futures that we wait for need its lock.
+  PyThreadState* python = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+  end_all("the process group was destroyed", kFarewell);
+  completion_->stop();
+  group_.reset();
+  job_.reset();
+  if (python != nullptr) PyEval_RestoreThread(python);
+}
+
+/// Ends what is under way, if anything is. With `patience` it may still end well: a program that
+/// does not wait for its last message has sent it all the same.
+void SumcastBackend::end_all(const char* why, std::chrono::milliseconds patience) {
+  std::deque<c10::intrusive_ptr<SumcastWork>> open;
+  {
+    const std::lock_guard lock(mutex_);
+    open.swap(pending_);
+    coalesced_.clear();
+  }
+  const auto until = std::chrono::steady_clock::now() + patience;
+  bool any = false;
+  for (const auto& work : open) {
+    while (!work->is_ended() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    any |= !work->is_ended();
+  }
+  if (any) sumcast_group_abort(group_->handle(), why);
+  for (const auto& work : open) work->settle(-1);
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> SumcastBackend::getBackendOptions() {
+  auto options =
+      c10::make_intrusive<Options>("sumcast", std::chrono::milliseconds(group_->timeout_ms.load()));
+  options->group_name = group_->key();
+  return options;
+}
+
+void SumcastBackend::setTimeout(std::chrono::milliseconds timeout) {
+  TORCH_CHECK(timeout.count() > 0, "sumcast: a timeout is a positive time, not ", timeout.count(),
+              " ms");
+  group_->timeout_ms = timeout.count();
+}
+
+uint64_t SumcastBackend::getSequenceNumberForGroup() {
+  const std::lock_guard lock(mutex_);
+  return sequence_;
+}
+
+c10d::ErrorType SumcastBackend::getError() {
+  const int code = sumcast_group_check(group_->handle());
+  if (code == SUMCAST_OK) return c10d::ErrorType::SUCCESS;
+  return code == SUMCAST_TIMEOUT ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
+}
+
+void SumcastBackend::abort() {
+  if (group_->is_forked()) return;
+  sumcast_group_abort(group_->handle(), "the process group was aborted by this rank");
+  end_all("the process group was aborted by this rank", {});
+}
+
+void SumcastBackend::shutdown() {
+  if (!group_->is_forked()) end_all("the process group was shut down", kFarewell);
+}
+
+c10::intrusive_ptr<c10d::Backend> SumcastBackend::split(
+    const c10::intrusive_ptr<c10d::Store>&, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<Options>& options) {
+  check_usable();
+  const auto here = std::find(ranks.begin(), ranks.end(), getRank());
+  if (here == ranks.end()) return nullptr;
+  std::vector<uint64_t> global;
+  for (const int rank : ranks) {
+    TORCH_CHECK(rank >= 0 && rank < getSize(), "sumcast: split names rank ", rank,
+                " of a group of ", getSize());
+    global.push_back(static_cast<uint64_t>(rank));
+  }
+  const auto places = group_->places(global);
+  const auto timeout = options ? options->timeout : std::chrono::milliseconds(group_->timeout_ms);
+  const std::string key =
+      options && !options->group_name.empty() ? options->group_name : group_->key() + "/split";
+  auto group = Group::open(job_, places, key, timeout);
+  return c10::make_intrusive<SumcastBackend>(std::move(group), job_);
+}
+
+void SumcastBackend::check_usable() const {
+  TORCH_CHECK(!group_->is_forked(),
+              "sumcast: this process was forked from the one that joined the job; a forked process "
+              "cannot take part (data loaders may go on loading)");
+}
+
+void SumcastBackend::check_root(int64_t root, const char* operation) const {
+  TORCH_CHECK(root >= 0 && root < getSize(), "sumcast: ", operation, " names root ", root,
+              " of a group of ", getSize());
+}
+
+int64_t SumcastBackend::limit(std::chrono::milliseconds timeout) const {
+  return timeout.count() > 0 ? timeout.count() : group_->timeout_ms.load();
+}
+
+/// Names an operation. Called with the lock held: numbers are given in call order.
+Parts SumcastBackend::parts(c10d::OpType type, const char* operation,
+                            std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs) {
+  Parts made;
+  made.type = type;
+  made.operation = operation;
+  made.sequence = ++sequence_;
+  std::ostringstream name;
+  name << operation << " #" << made.sequence;
+  for (const at::Tensor& tensor : inputs) made.bytes += bytes_of(tensor);
+  if (dist_debug_level_ == c10d::DebugLevel::Detail) {
+    for (const at::Tensor& tensor : inputs) name << " " << tensor.dtype() << tensor.sizes();
+  }
+  made.name = name.str() + place_text();
+  made.inputs = std::move(inputs);
+  made.outputs = std::move(outputs);
+  return made;
+}
+
+/// Behind an operation's name.
+std::string SumcastBackend::place_text() const {
+  return " of group \"" + group_->key() + "\" (rank " + std::to_string(getRank()) + " of " +
+         std::to_string(getSize()) + ", job at " + job_->where() + ")";
+}
+
+/// Begins all calls of one operation. Called with the lock held.
+c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::vector<Call>& calls,
+                                                      std::chrono::milliseconds timeout) {
+  const std::string name = parts.name;
+  auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(parts));
+  sumcast_call call{};
+  call.size = sizeof call;
+  call.timeout_ms = limit(timeout);
+  std::vector<NativeWork> natives;
+  for (const Call& begin : calls) {
+    sumcast_work* native = nullptr;
+    const int code = begin(group_->handle(), &call, &native);
+    if (code != SUMCAST_OK) {
+      // What has begun must not outlive the tensors; the group is over on all ranks.
+      const std::string text = sumcast_last_error();
+      if (!natives.empty()) sumcast_group_abort(group_->handle(), text.c_str());
+      std::rethrow_exception(backend_error(name + ": " + text));
+    }
+    natives.emplace_back(native, sumcast_work_free);
+  }
+  work->begin(std::move(natives));
+  keep(work);
+  return work;
+}
+
+/// A caller may drop a work that is under way; its tensors must stay.
+void SumcastBackend::keep(const c10::intrusive_ptr<SumcastWork>& work) {
+  while (!pending_.empty() && pending_.front()->isCompleted()) pending_.pop_front();
+  pending_.push_back(work);
+  if (coalescing_) coalesced_.push_back(work);
+}
+
+}  // namespace sumcast_torch

@@ -1,0 +1,148 @@
+#include "job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace sumcast_torch {
+namespace {
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+/// Called by the library while it joins; an exception must not pass through it.
+struct Listening {
+  const std::function<void(const std::string&)>& tell;
+  std::string where;
+  std::exception_ptr failure;
+
+  static void call(void* self, const char* address) {
+    auto& me = *static_cast<Listening*>(self);
+    me.where = address;
+    try {
+      if (me.tell) me.tell(address);
+    } catch (...) {
+      me.failure = std::current_exception();
+    }
+  }
+};
+
+}  // namespace
+
+Job::Job(const Meeting& meeting, uint32_t rank, std::vector<uint64_t> ranks,
+         std::chrono::milliseconds timeout)
+    : ranks_(std::move(ranks)), pid_(::getpid()) {
+  Listening listening{meeting.on_listening, {}, nullptr};
+  sumcast_options options{};
+  options.size = sizeof options;
+  options.job = or_null(meeting.job);
+  options.rank = rank;
+  options.world = static_cast<uint32_t>(ranks_.size());
+  options.aggregator = or_null(meeting.aggregator);
+  options.coordinator = or_null(meeting.coordinator);
+  options.key_file = or_null(meeting.key_file);
+  options.insecure = meeting.insecure ? 1 : 0;
+  options.timeout_ms = timeout.count();
+  options.join_timeout_ms = timeout.count();
+  options.use_settings = 1;
+  if (meeting.key.size() == 32) options.key = reinterpret_cast<const uint8_t*>(meeting.key.data());
+  options.on_listening = &Listening::call;
+  options.user = &listening;
+  const int code = sumcast_context_create(&options, &context_);
+  if (listening.failure) {
+    if (code == SUMCAST_OK) sumcast_context_free(context_);
+    std::rethrow_exception(listening.failure);
+  }
+  if (code != SUMCAST_OK) {
+    throw std::runtime_error(std::string("sumcast: joining the job: ") + sumcast_last_error());
+  }
+  where_ = !listening.where.empty()      ? listening.where
+           : !meeting.aggregator.empty() ? meeting.aggregator
+                                         : meeting.coordinator;
+}
+
+Job::~Job() {
+  // A forked child has none of the threads; what it inherited is the parent's to end.
+  if (::getpid() == pid_) sumcast_context_free(context_);
+}
+
+std::optional<std::vector<uint32_t>> Job::places_of(const std::vector<uint64_t>& ranks) const {
+  std::vector<uint32_t> places;
+  for (const uint64_t rank : ranks) {
+    const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+    if (found == ranks_.end()) return std::nullopt;
+    places.push_back(static_cast<uint32_t>(found - ranks_.begin()));
+  }
+  return places;
+}
+
+namespace {
+
+std::mutex living_mutex;
+std::vector<std::weak_ptr<Group>> living;
+
+}  // namespace
+
+std::vector<std::shared_ptr<Group>> living_groups() {
+  const std::lock_guard lock(living_mutex);
+  std::vector<std::shared_ptr<Group>> all;
+  for (const auto& one : living) {
+    if (auto group = one.lock()) all.push_back(std::move(group));
+  }
+  return all;
+}
+
+std::shared_ptr<Group> Group::open(std::shared_ptr<Job> job,
+                                   const std::optional<std::vector<uint32_t>>& places,
+                                   const std::string& key, std::chrono::milliseconds limit) {
+  auto group = std::make_shared<Group>(std::move(job), places, key, limit);
+  const std::lock_guard lock(living_mutex);
+  std::erase_if(living, [](const auto& one) { return one.expired(); });
+  living.push_back(group);
+  return group;
+}
+
+Group::Group(std::shared_ptr<Job> job, const std::optional<std::vector<uint32_t>>& places,
+             const std::string& key, std::chrono::milliseconds limit)
+    : timeout_ms(limit.count()),
+      job_(std::move(job)),
+      places_(places),
+      key_(key),
+      pid_(::getpid()) {
+  const int code = places ? sumcast_group_create(job_->context(), places->data(), places->size(),
+                                                 key_.c_str(), &handle_)
+                          : sumcast_world(job_->context(), &handle_);
+  if (code != SUMCAST_OK) {
+    throw std::runtime_error("sumcast: opening group \"" + key_ + "\": " + sumcast_last_error());
+  }
+}
+
+Group::~Group() {
+  if (!is_forked()) sumcast_group_free(handle_);
+}
+
+std::vector<uint32_t> Group::places(const std::vector<uint64_t>& of) const {
+  std::vector<uint32_t> all;
+  for (const uint64_t place : of) {
+    all.push_back(places_ ? places_->at(place) : static_cast<uint32_t>(place));
+  }
+  return all;
+}
+
+bool Group::is_forked() const { return ::getpid() != pid_; }
+
+void Group::count(const std::string& operation, uint64_t bytes, double seconds, bool failed) {
+  const std::lock_guard lock(mutex_);
+  OperationTotals& totals = totals_[operation];
+  ++totals.count;
+  totals.failed += failed ? 1 : 0;
+  totals.bytes += bytes;
+  totals.seconds += seconds;
+}
+
+std::map<std::string, OperationTotals> Group::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+}  // namespace sumcast_torch

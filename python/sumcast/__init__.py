@@ -1,0 +1,28 @@
+"""Sumcast as a backend of torch.distributed.
+
+    import torch.distributed as dist
+    dist.init_process_group("sumcast")
+
+Importing this package registers the backend; having it installed is enough, since torch finds it by
+its entry point. The extension itself is loaded by the first process group.
+"""
+
+__all__ = ["register"]
+
+
+def _create(options, backend_options):
+    from sumcast import _meeting
+
+    return _meeting.create_backend(options, backend_options)
+
+
+def register():
+    """Makes the name "sumcast" known to torch.distributed. Any number of times."""
+    import torch.distributed as dist
+
+    if dist.is_available() and "SUMCAST" not in dist.Backend._plugins:
+        dist.Backend.register_backend("sumcast", _create, extended_api=True, devices=["cpu"])
+
+
+# Last: importing torch calls register() by the entry point, in the middle of this.
+register()

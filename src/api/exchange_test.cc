@@ -1,0 +1,132 @@
+// Messages and ends of groups through the public API: ranks are threads, on loopback.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "sumcast/meeting.hpp"
+#include "sumcast/sumcast.hpp"
+
+namespace sumcast {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Runs `body(context)` on every rank of a job that meets as under a launcher: rank 0 makes up key
+/// and port, and tells the others.
+template <typename Body>
+void with_job(uint32_t world, Body body) {
+  std::promise<std::string> meeting;
+  const std::shared_future<std::string> address = meeting.get_future().share();
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      Options options;
+      options.rank = rank;
+      options.world = world;
+      options.key.emplace();
+      options.key->fill(std::byte{0x5A});
+      options.timeout = std::chrono::seconds(20);
+      options.join_timeout = std::chrono::seconds(10);
+      if (rank == 0) {
+        options.coordinator = "127.0.0.1:0";
+        options.on_listening = [&](const std::string& where) { meeting.set_value(where); };
+      } else {
+        options.coordinator = address.get();
+      }
+      auto context = Context::create(options);
+      ASSERT_TRUE(context.has_value()) << context.error().what;
+      body(**context);
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+TEST(Exchange, RanksMeetAtAPortThatRankZeroChoseWithAKeyInMemory) {
+  with_job(3, [](Context& context) {
+    std::vector<float> one(100, 1.0f);
+    ASSERT_TRUE(context.world().all_reduce(std::span(one)));
+    EXPECT_EQ(one[7], 3.0f);
+  });
+}
+
+TEST(Exchange, MessagesGoRoundAndCompletionIsTold) {
+  with_job(3, [](Context& context) {
+    const uint32_t me = context.rank();
+    std::vector<uint32_t> out(50000, me), in(50000);
+    const Message to{out.data(), 4 * out.size(), (me + 1) % 3, 9, 1};
+    const Message from{in.data(), 4 * in.size(), kAnyRank, 9, 1};
+    std::atomic<bool> told{false};
+    auto work = context.world().exchange_async(std::span(&to, 1), std::span(&from, 1), {},
+                                               [&] { told = true; });
+    ASSERT_TRUE(work.has_value()) << work.error().what;
+    auto done = work->wait();
+    ASSERT_TRUE(done.has_value()) << done.error().what;
+    EXPECT_EQ(work->source(), (me + 2) % 3);
+    EXPECT_EQ(in, std::vector<uint32_t>(50000, (me + 2) % 3));
+    ASSERT_TRUE(context.world().barrier());
+    while (!told) std::this_thread::yield();
+  });
+}
+
+TEST(Exchange, ASubGroupCountsItsOwnPlacesAndSelfIsRefused) {
+  with_job(3, [](Context& context) {
+    if (context.rank() == 0) return;
+    auto group = context.new_group({2, 1});
+    ASSERT_TRUE(group.has_value()) << group.error().what;
+    uint32_t value = context.rank();
+    const Message mine{&value, 4, group->rank(), 0, 0};
+    const auto refused = group->exchange(std::span(&mine, 1), {});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().what, HasSubstr("name another place"));
+    const Message other{&value, 4, 1 - group->rank(), 0, 0};
+    if (context.rank() == 2) {
+      ASSERT_TRUE(group->exchange(std::span(&other, 1), {}));
+    } else {
+      ASSERT_TRUE(group->exchange({}, std::span(&other, 1)));
+      EXPECT_EQ(value, 2u);
+    }
+    ASSERT_TRUE(group->barrier());
+  });
+}
+
+TEST(Exchange, AnAbortedGroupTellsTheOthers) {
+  with_job(2, [](Context& context) {
+    std::vector<float> data(1000, 1.0f);
+    ASSERT_TRUE(context.world().all_reduce(std::span(data)));
+    EXPECT_FALSE(context.world().aborted());
+    if (context.rank() == 1) {
+      // Posted, so that only the reason can end it on the other rank.
+      auto work = context.world().all_reduce_async(data.data(), data.data(), data.size(),
+                                                   ElementType::kF32);
+      ASSERT_TRUE(work.has_value());
+      context.world().abort("rank 1 has had enough");
+      ASSERT_TRUE(context.world().aborted());
+      EXPECT_THAT(context.world().aborted()->what, HasSubstr("had enough"));
+      return;
+    }
+    const auto failed = context.world().all_reduce(std::span(data));
+    ASSERT_FALSE(failed);
+    EXPECT_THAT(failed.error().what, HasSubstr("rank 1 ended group 0: rank 1 has had enough"));
+  });
+}
+
+TEST(Meeting, AnAddressIsFoundByRouteAndLoopbackIsLeftOutOnRequest) {
+  const auto loopback = reachable_address("127.0.0.1:29500", "", true);
+  ASSERT_TRUE(loopback.has_value()) << loopback.error().what;
+  EXPECT_EQ(*loopback, "127.0.0.1");
+  const auto outside = reachable_address("localhost", "", false);
+  if (outside) {
+    EXPECT_NE(*outside, "127.0.0.1");
+  } else {
+    EXPECT_THAT(outside.error().what, HasSubstr("SUMCAST_SOCKET_IFNAME"));
+  }
+  EXPECT_FALSE(reachable_address("", "=no-such-card", true));
+  EXPECT_EQ(host_identity(), host_identity());
+}
+
+}  // namespace
+}  // namespace sumcast

@@ -1,0 +1,158 @@
+// Messages between any two ranks of a job: send, receive, and batches of them in both directions,
+// which gather, scatter and all-to-all are.
+//
+//   post()  --->  MatchBoard (receives)            one thread of ours reads and writes all
+//   channels;
+//           \-->  Outlet (sends) ---> Channel      a caller that sends writes at once what fits
+//
+// Streams are opened by the sender (message.h), so either rank may go first, and no two ranks wait
+// for each other to connect. Opening blocks; a second thread does it.
+//
+// An exchange ends when all its messages are through, or with an error. A receive that no message
+// has matched is withdrawn alone when its deadline passes. Anything else that fails leaves a peer
+// with half of an exchange, so it aborts the group: streams close, and the peers find out. After an
+// abort returns, no memory of the group's exchanges is touched any more.
+//
+// Memory is bounded: what comes unasked is held back by credit (message.h), and what is queued is
+// the caller's own or eager.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "mesh/channel.h"
+#include "mesh/exchange.h"
+#include "mesh/match_board.h"
+#include "mesh/mesh.h"
+#include "net/poll.h"
+
+namespace sumcast::mesh {
+
+/// Thread-safe. Its threads start with the first message.
+class Messenger final : private ChannelHost {
+ public:
+  /// A group failed by the messenger's own finding, not by abort(). Called without locks.
+  using OnFailure = std::function<void(GroupId, const Error&)>;
+
+  /// @param mesh  outlives the messenger; not started yet, or peers' first streams are lost.
+  static Result<std::unique_ptr<Messenger>> create(Mesh& mesh, OnFailure on_failure = {});
+  /// No call may be under way. Ends all exchanges.
+  ~Messenger() override;
+
+  /// Begins an exchange. Payloads are the caller's until it is done.
+  ///
+  /// @param on_done  called once, from any thread (this one included), without locks; must not
+  ///                 block. May be empty.
+  /// Errors: kAborted and the like if the group is; all others come through the exchange: kTimeout,
+  /// kMismatch (a message of another size or check), kUnavailable (a peer is gone).
+  Result<std::shared_ptr<Exchange>> post(GroupId group, std::span<const Sending> sends,
+                                         std::span<const Receiving> receives, Instant deadline,
+                                         std::function<void()> on_done = {});
+  /// Returns when the exchange is done, at `deadline` or its own at the latest, with its error if
+  /// it failed. At the deadline it is ended as in the head of this file.
+  Result<void> wait(Exchange& exchange, Instant deadline);
+
+  /// The first reason stays.
+  void abort(GroupId group, const Error& reason);
+  void abort_all(const Error& reason);
+  /// Forgets the group. Messages that were sent eagerly are still handed to the kernel; that is
+  /// waited for at most two seconds.
+  void close_group(GroupId group);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  using ExchangePtr = std::shared_ptr<Exchange>;
+  using ChannelPtr = std::shared_ptr<Channel>;
+
+  struct Outgoing {
+    Sending what;
+    ExchangePtr owner;
+  };
+  /// The way to a peer.
+  struct Outlet {
+    ChannelPtr channel;  ///< None until it was opened.
+    bool opening = false;
+    std::deque<Outgoing> waiting;  ///< For the channel.
+    std::map<uint64_t, Outgoing> announced;
+    uint64_t ids = 0;
+    uint64_t eager_bytes = 0;  ///< Sent, not yet acknowledged.
+  };
+  struct Group {
+    MatchBoard board;
+    std::map<Rank, Outlet> outlets;
+    std::map<Rank, ChannelPtr> inlets;
+    std::map<std::pair<Rank, uint64_t>, ReceivePtr> ready;  ///< Asked for, by sender and id.
+    std::optional<Error> aborted;
+  };
+  struct Failure {
+    GroupId group;
+    Error error;
+  };
+
+  Messenger(Mesh& mesh, OnFailure on_failure, net::Poller poller, net::WakeUp wake);
+
+  // messenger.cc: threads, exchanges, ends
+  void run();
+  void run_opener();
+  void watch_channels();
+  void on_event(Channel& channel, const net::Event& event);
+  void expire(Instant now);
+  void give_up(const ExchangePtr& exchange);
+  void finish(const ExchangePtr& exchange, std::optional<Error> error);
+  void abort_locked(GroupId group, const Error& reason);
+  void fail_group(GroupId group, const Error& reason);
+  void drop_channels(Group& group);
+  void unlock_and_tell(Lock& lock);
+  ChannelPtr add_channel(GroupId group, Rank peer, bool outgoing, std::shared_ptr<Stream> stream);
+  void admit(GroupId group, Rank peer, std::shared_ptr<Stream> stream);
+  std::string missing_text(const Group& group, const ExchangePtr& exchange) const;
+
+  // messenger_traffic.cc: messages
+  bool on_header(Channel& channel, const MessageHeader& header) override;
+  void on_payload(Channel& channel) override;
+  bool on_message(Group& group, Channel& channel, const MessageHeader& header);
+  bool on_reply(Outlet& outlet, const MessageHeader& header);
+  void post_send(GroupId id, Group& group, const Sending& what, const ExchangePtr& owner);
+  void post_receive(Group& group, GroupId id, const Receiving& what, const ExchangePtr& owner);
+  void transmit(Outlet& outlet, const Sending& what, const ExchangePtr& owner);
+  bool agree(GroupId group, const Receive& receive, Rank from, uint64_t bytes, uint32_t check);
+  void ask_for(Group& group, Rank from, uint64_t id, ReceivePtr receive);
+  void credit(Channel& channel, uint64_t bytes);
+  void piece_done(const ExchangePtr& owner, std::optional<Rank> from);
+  void flush(Channel& channel);
+  void on_broken(Channel& channel, int error_number);
+  void suspect(const ExchangePtr& exchange, const Error& why);
+
+  Mesh& mesh_;
+  const OnFailure on_failure_;
+  net::Poller poller_;
+  net::WakeUp wake_;
+  std::vector<std::byte> staging_;
+
+  std::mutex mutex_;  // Guards what follows.
+  std::map<GroupId, Group> groups_;
+  std::map<uint64_t, ChannelPtr> channels_;  // By poller token.
+  uint64_t next_token_ = 1;
+  std::multimap<Instant, ExchangePtr> exchanges_;  // All that are not done, by deadline.
+  std::optional<Error> all_aborted_;
+  std::deque<std::tuple<GroupId, Rank, Instant>> to_open_;
+  std::condition_variable opener_wake_, drained_;
+  std::vector<std::function<void()>> to_tell_;  // Called as soon as the lock is free.
+  std::vector<Failure> failures_;
+  bool stopping_ = false;
+
+  std::thread thread_, opener_;
+};
+
+}  // namespace sumcast::mesh

@@ -1,0 +1,233 @@
+// Messages between ranks in threads of one process, over loopback.
+#include "mesh/messenger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "mesh/test_world.h"
+
+namespace sumcast::mesh {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr GroupId kGroup{0};
+
+class MessengerTest : public ::testing::Test {
+ protected:
+  explicit MessengerTest() {
+    for (uint32_t rank = 0; rank < world_.size(); ++rank) {
+      auto made = Messenger::create(world_.mesh(rank));
+      EXPECT_TRUE(made.has_value());
+      messengers_.push_back(std::move(*made));
+    }
+  }
+  // Messengers go before the meshes that they use.
+  ~MessengerTest() override { messengers_.clear(); }
+
+  Messenger& at(uint32_t rank) { return *messengers_[rank]; }
+  static Instant soon(Duration span = 20s) { return net::monotonic_now() + span; }
+  static Sending to(uint16_t rank, const std::vector<uint32_t>& data, uint64_t tag = 1) {
+    return {Rank(rank), reinterpret_cast<const std::byte*>(data.data()), 4 * data.size(), tag, 7};
+  }
+  static Receiving into(std::optional<Rank> from, std::vector<uint32_t>& data, uint64_t tag = 1) {
+    return {from, reinterpret_cast<std::byte*>(data.data()), 4 * data.size(), tag, 7};
+  }
+  std::shared_ptr<Exchange> post(uint32_t rank, std::vector<Sending> sends,
+                                 std::vector<Receiving> receives, Instant deadline,
+                                 std::function<void()> on_done = {}) {
+    auto posted = at(rank).post(kGroup, sends, receives, deadline, std::move(on_done));
+    EXPECT_TRUE(posted.has_value()) << posted.error().what;
+    return *posted;
+  }
+  Result<void> send(uint32_t rank, const Sending& what) {
+    return at(rank).wait(*post(rank, {what}, {}, soon()), soon());
+  }
+  Result<void> receive(uint32_t rank, const Receiving& what) {
+    return at(rank).wait(*post(rank, {}, {what}, soon()), soon());
+  }
+
+  TestWorld world_{3};
+  std::vector<std::unique_ptr<Messenger>> messengers_;
+};
+
+std::vector<uint32_t> numbers(size_t count, uint32_t first) {
+  std::vector<uint32_t> all(count);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+TEST_F(MessengerTest, AnyPairOfRanksMayMeetInEitherOrderAndAtAnySize) {
+  for (const size_t count : {0ul, 1ul, 1000ul, 5000ul, 300000ul}) {
+    for (const auto& [from, dest] : {std::pair(0, 2), std::pair(2, 0), std::pair(1, 2)}) {
+      for (const bool receive_first : {false, true}) {
+        const auto out = numbers(count, static_cast<uint32_t>(count) + from);
+        std::vector<uint32_t> in(count);
+        const Receiving want = into(Rank(static_cast<uint16_t>(from)), in);
+        const Sending have = to(static_cast<uint16_t>(dest), out);
+        std::shared_ptr<Exchange> sent, got;
+        if (receive_first) got = post(dest, {}, {want}, soon());
+        sent = post(from, {have}, {}, soon());
+        if (!receive_first) got = post(dest, {}, {want}, soon());
+        ASSERT_TRUE(at(dest).wait(*got, soon()));
+        ASSERT_TRUE(at(from).wait(*sent, soon()));
+        ASSERT_EQ(in, out);
+      }
+    }
+  }
+}
+
+TEST_F(MessengerTest, TagsAreTakenInAnyOrderAndOneTagInTheOrderOfSending) {
+  const auto a = numbers(3, 10), b = numbers(3, 20), c = numbers(100000, 30);
+  ASSERT_TRUE(send(0, to(1, a, 1)));
+  ASSERT_TRUE(send(0, to(1, b, 2)));
+  const auto large = post(0, {to(1, c, 1)}, {}, soon());
+  std::vector<uint32_t> second(3), first(3), third(100000);
+  ASSERT_TRUE(receive(1, into(Rank(0), second, 2)));
+  ASSERT_TRUE(receive(1, into(Rank(0), first, 1)));
+  ASSERT_TRUE(receive(1, into(Rank(0), third, 1)));
+  EXPECT_EQ(first, a);
+  EXPECT_EQ(second, b);
+  EXPECT_EQ(third, c);
+  EXPECT_TRUE(at(0).wait(*large, soon()));
+}
+
+TEST_F(MessengerTest, AReceiveFromAnyRankSaysWhoItWas) {
+  std::vector<uint32_t> in(4);
+  const auto got = post(1, {}, {into(std::nullopt, in)}, soon());
+  const auto out = numbers(4, 5);
+  ASSERT_TRUE(send(2, to(1, out)));
+  ASSERT_TRUE(at(1).wait(*got, soon()));
+  EXPECT_EQ(got->source, Rank(2));
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(MessengerTest, AllToAllIsOneExchange) {
+  constexpr size_t kCount = 70000;
+  for (int round = 0; round < 3; ++round) {
+    expect_success(world_.run([&](uint32_t rank) -> Result<void> {
+      std::vector<std::vector<uint32_t>> out(3), in(3);
+      std::vector<Sending> sends;
+      std::vector<Receiving> receives;
+      for (uint16_t peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        out[peer] = numbers(kCount, 100 * rank + peer);
+        in[peer].resize(kCount);
+        sends.push_back(to(peer, out[peer]));
+        receives.push_back(into(Rank(peer), in[peer]));
+      }
+      auto done = at(rank).wait(*post(rank, sends, receives, soon()), soon());
+      for (uint16_t peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        EXPECT_EQ(in[peer], numbers(kCount, 100 * peer + rank));
+      }
+      return done;
+    }));
+  }
+}
+
+TEST_F(MessengerTest, MoreSmallMessagesThanTheWindowHoldsArriveAll) {
+  constexpr uint32_t kMessages = 2000;  // Of 4 KiB: eight times the window.
+  std::vector<std::vector<uint32_t>> out;
+  std::vector<std::shared_ptr<Exchange>> sent;
+  for (uint32_t i = 0; i < kMessages; ++i) out.push_back(numbers(1024, i));
+  for (uint32_t i = 0; i < kMessages; ++i) sent.push_back(post(0, {to(1, out[i])}, {}, soon()));
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    std::vector<uint32_t> in(1024);
+    ASSERT_TRUE(receive(1, into(Rank(0), in)));
+    ASSERT_EQ(in, out[i]);
+  }
+  for (const auto& one : sent) EXPECT_TRUE(at(0).wait(*one, soon()));
+}
+
+TEST_F(MessengerTest, CompletionIsToldOnce) {
+  std::atomic<int> told{0};
+  std::vector<uint32_t> in(8);
+  const auto got = post(1, {}, {into(Rank(0), in)}, soon(), [&] { ++told; });
+  EXPECT_EQ(told, 0);
+  ASSERT_TRUE(send(0, to(1, numbers(8, 1))));
+  ASSERT_TRUE(at(1).wait(*got, soon()));
+  messengers_.clear();  // Its threads have ended.
+  EXPECT_EQ(told, 1);
+}
+
+TEST_F(MessengerTest, AReceiveThatNobodyAnswersIsWithdrawnAloneAndNamesWhomItWaitedFor) {
+  std::vector<uint32_t> in(8);
+  const auto lonely = post(1, {}, {into(Rank(2), in)}, soon(50ms));
+  const auto outcome = at(1).wait(*lonely, soon());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, ErrorCode::kTimeout);
+  EXPECT_THAT(outcome.error().what, HasSubstr("nothing came from rank 2 at 127.0.0.1"));
+  // The group goes on, and what comes late finds no way into the old memory.
+  const auto out = numbers(8, 3);
+  ASSERT_TRUE(send(2, to(1, out)));
+  std::vector<uint32_t> later(8);
+  ASSERT_TRUE(receive(1, into(Rank(2), later)));
+  EXPECT_EQ(later, out);
+  EXPECT_EQ(in, std::vector<uint32_t>(8));
+}
+
+TEST_F(MessengerTest, AnotherSizeIsAMismatchOnBothSides) {
+  const auto out = numbers(100000, 0);
+  std::vector<uint32_t> in(99999);
+  const auto sent = post(0, {to(1, out)}, {}, soon());
+  const auto got = post(1, {}, {into(Rank(0), in)}, soon());
+  const auto here = at(1).wait(*got, soon());
+  ASSERT_FALSE(here);
+  EXPECT_EQ(here.error().code, ErrorCode::kMismatch);
+  EXPECT_THAT(here.error().what, HasSubstr("400000 bytes, and rank 1 receives 399996"));
+  const auto there = at(0).wait(*sent, soon());
+  ASSERT_FALSE(there);
+  EXPECT_THAT(there.error().what, HasSubstr("rank 1 at 127.0.0.1"));
+  EXPECT_EQ(in, std::vector<uint32_t>(99999));
+}
+
+TEST_F(MessengerTest, ADeadPeerEndsWhatWaitsForIt) {
+  std::vector<uint32_t> in(8);
+  ASSERT_TRUE(send(0, to(1, numbers(8, 1))));
+  ASSERT_TRUE(receive(1, into(Rank(0), in)));
+  const auto got = post(1, {}, {into(Rank(0), in)}, soon());
+  messengers_[0].reset();
+  const auto outcome = at(1).wait(*got, soon());
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(outcome.error().what, HasSubstr("rank 0 at 127.0.0.1"));
+}
+
+TEST_F(MessengerTest, AnAbortIsAFence) {
+  const auto out = numbers(1 << 20, 1);
+  std::vector<uint32_t> in(1 << 20);
+  const auto got = post(1, {}, {into(Rank(0), in)}, soon());
+  const auto sent = post(0, {to(1, out)}, {}, soon());
+  at(1).abort(kGroup, {ErrorCode::kAborted, "enough"});
+  const std::vector<uint32_t> then = in;
+  const auto outcome = at(1).wait(*got, soon());
+  if (!outcome) {
+    EXPECT_EQ(outcome.error().what, "enough");  // Else it was through before.
+  }
+  EXPECT_EQ(in, then);
+  (void)at(0).wait(*sent, soon());
+  EXPECT_FALSE(at(1).post(kGroup, {}, {}, soon()));
+  // Other groups go on.
+  std::vector<uint32_t> other(4);
+  auto waits = at(1).post(GroupId(1), {}, std::vector{into(Rank(0), other)}, soon());
+  const auto nine = numbers(4, 9);
+  ASSERT_TRUE(at(0).post(GroupId(1), std::vector{to(1, nine)}, {}, soon()));
+  ASSERT_TRUE(waits);
+  EXPECT_TRUE(at(1).wait(**waits, soon()));
+}
+
+TEST_F(MessengerTest, WhatWasSentBeforeAGroupClosedArrives) {
+  const auto out = numbers(4000, 5);
+  ASSERT_TRUE(send(0, to(1, out)));
+  at(0).close_group(kGroup);
+  std::vector<uint32_t> in(4000);
+  ASSERT_TRUE(receive(1, into(Rank(0), in)));
+  EXPECT_EQ(in, out);
+}
+
+}  // namespace
+}  // namespace sumcast::mesh

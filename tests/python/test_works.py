@@ -1,0 +1,217 @@
+"""Works: futures that complete by themselves, timeouts, errors, aborts; point to point."""
+
+import datetime
+import re
+import time
+
+import torch
+import torch.distributed as dist
+
+import sumcast.torch
+from ranks import error_of, run
+
+
+def test_futures_complete_without_anybody_waiting():
+    def body(rank, size):
+        done = []
+        tensors = [torch.full((5000,), float(rank + i)) for i in range(20)]
+        for i, tensor in enumerate(tensors):
+            work = dist.all_reduce(tensor, async_op=True)
+            work.get_future().then(lambda future, i=i: done.append((i, future.value()[0][0].item())))
+            del work
+        until = time.monotonic() + 30
+        while len(done) < 20 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert sorted(done) == [(i, 3.0 + 3 * i) for i in range(20)]
+
+    run(3, body)
+
+
+def test_futures_chain_and_a_message_may_answer_a_collective():
+    def body(rank, size):
+        # The future of the first receive sends what the other rank's second collective waits for.
+        got = torch.empty(4)
+        ready = dist.new_group([0, 1])
+        work = dist.irecv(got, 1 - rank)
+
+        def answer(future):
+            return dist.all_reduce(got, group=ready, async_op=True).get_future()
+
+        chained = work.get_future().then(answer)
+        dist.send(torch.full((4,), rank + 1.0), 1 - rank)
+        dist.all_reduce(torch.ones(100000))
+        chained.wait().wait()
+        assert got.tolist() == [3, 3, 3, 3]
+
+    run(2, body)
+
+
+def test_a_work_is_completed_by_polling_alone():
+    def body(rank, size):
+        tensor = torch.ones(2, 3).t()
+        work = dist.all_reduce(tensor, async_op=True)
+        until = time.monotonic() + 30
+        while not work.is_completed() and time.monotonic() < until:
+            time.sleep(0.001)
+        assert work.is_completed() and work.is_success() and (tensor == 2).all()
+        assert work.exception() is None and work.wait()
+        assert work.result()[0] is not None
+        # The same for one that cannot end well.
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+        if rank == 0:
+            work = dist.all_reduce(tensor, group=group, async_op=True)
+            while not work.is_completed() and time.monotonic() < until:
+                time.sleep(0.01)
+            assert not work.is_success()
+            assert "rank 1" in error_of(work.wait)
+
+    run(2, body)
+
+
+def test_dropped_works_keep_their_tensors():
+    def body(rank, size):
+        for i in range(50):
+            dist.all_reduce(torch.full((1000,), float(i)), async_op=True)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        assert tensor.item() == size
+
+    run(3, body)
+
+
+def test_a_timeout_names_operation_number_ranks_and_address():
+    def body(rank, size):
+        tensor = torch.ones(10)
+        dist.all_reduce(tensor)
+        if rank == 1:
+            time.sleep(4)
+            return None
+        work = dist.all_reduce(tensor, async_op=True)
+        text = error_of(lambda: work.wait(datetime.timedelta(seconds=1)))
+        assert re.search(r"DistBackendError: sumcast: all_reduce #2 of group \"0\" \(rank 0 of 2, "
+                         r"job at 127\.0\.0\.1:\d+\)", text), text
+        assert "timeout" in text and "rank 1" in text
+        # The group is over, and says so at once.
+        assert "rank 1" in error_of(lambda: dist.all_reduce(tensor))
+        assert work.exception() is not None or not work.is_success()
+        return text
+
+    run(2, body)
+
+
+def test_an_aborted_group_touches_nothing_any_more():
+    def body(rank, size):
+        tensor = torch.ones(1 << 22)
+        if rank == 1:
+            work = dist.all_reduce(tensor, async_op=True)
+            dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+            copy = tensor.clone()
+            time.sleep(0.5)
+            assert torch.equal(tensor, copy)
+            assert "abort" in error_of(work.wait)
+        else:
+            assert "rank 1" in error_of(lambda: dist.all_reduce(tensor))
+
+    run(2, body)
+
+
+def test_point_to_point_in_both_directions_with_tags_and_any_source():
+    def body(rank, size):
+        me = torch.full((20000,), float(rank))
+        works = [dist.isend(me, peer, tag=rank) for peer in range(size) if peer != rank]
+        got = {peer: torch.empty(20000) for peer in range(size) if peer != rank}
+        works += [dist.irecv(got[peer], peer, tag=peer) for peer in reversed(sorted(got))]
+        for work in works:
+            work.wait()
+        assert all((tensor == peer).all() for peer, tensor in got.items())
+        if rank == 0:
+            seen = set()
+            for _ in range(size - 1):
+                out = torch.empty(3)
+                source = dist.recv(out)
+                assert (out == source).all()
+                seen.add(source)
+            assert seen == set(range(1, size))
+        else:
+            dist.send(torch.full((3,), float(rank)), 0)
+        operations = [dist.P2POp(dist.isend, me, (rank + 1) % size, tag=9),
+                      dist.P2POp(dist.irecv, got[(rank - 1) % size], (rank - 1) % size, tag=9)]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        objects = [None]
+        if rank == 1:
+            dist.send_object_list([{"from": rank}], 2)
+        elif rank == 2:
+            dist.recv_object_list(objects, 1)
+            assert objects == [{"from": 1}]
+
+    run(4, body)
+
+
+def test_a_receive_that_times_out_leaves_the_group_usable():
+    def body(rank, size):
+        out = torch.empty(3)
+        if rank == 0:
+            work = dist.irecv(out, 1)
+            text = error_of(lambda: work.wait(datetime.timedelta(milliseconds=200)))
+            assert "nothing came from rank 1" in text and "recv #1 from rank 1 with tag 0" in text
+        dist.barrier()
+        if rank == 0:
+            dist.recv(out, 1)
+            assert out.tolist() == [1, 1, 1]
+        else:
+            dist.send(torch.ones(3), 0)
+
+    run(2, body)
+
+
+def test_different_calls_are_the_same_error_on_all_ranks():
+    def body(rank, size):
+        tensor = torch.ones(10 + rank)
+        text = error_of(lambda: dist.all_reduce(tensor))
+        assert "10" in text and "11" in text and (tensor == 1).all()
+        return text
+
+    texts = run(2, body)
+    assert texts[0].split("): ")[-1] == texts[1].split("): ")[-1]
+
+    def messages(rank, size):
+        if rank == 0:
+            dist.isend(torch.ones(3, dtype=torch.int32), 1).wait()
+            return ""
+        return error_of(lambda: dist.recv(torch.empty(3), 0))
+
+    assert "another operation or type" in run(2, messages)[1]
+
+
+def test_monitored_barrier_names_all_that_are_missing():
+    def body(rank, size):
+        sumcast.torch.monitored_barrier(timeout=10)
+        if rank in (1, 2):
+            time.sleep(2)
+            return
+        call = lambda: sumcast.torch.monitored_barrier(timeout=0.5, wait_all_ranks=True)
+        text = error_of(call)
+        if rank == 0:
+            assert "Ranks 1, 2 failed to pass monitoredBarrier" in text
+        else:
+            assert f"Rank {rank} successfully reached monitoredBarrier" in text
+
+    run(4, body)
+
+
+def test_stats_count_operations_bytes_and_datagrams():
+    def body(rank, size):
+        for _ in range(3):
+            dist.all_reduce(torch.ones(1000))
+        dist.barrier()
+        group = dist.new_group([0, 1])
+        dist.broadcast(torch.ones(10), 0, group=group)
+        stats = sumcast.torch.stats()
+        ours = stats["groups"]["0"]["all_reduce"]
+        assert ours["count"] == 3 and ours["bytes"] == 12000 and ours["failed"] == 0
+        assert ours["seconds"] > 0
+        assert len(stats["groups"]) == 2
+        assert stats["transport"]["datagrams_sent"] > 0
+
+    run(2, body)
