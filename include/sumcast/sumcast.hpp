@@ -68,12 +68,18 @@ struct Options {
   Algorithm algorithm = Algorithm::kAuto;  ///< What kAuto in a call means; kAuto: measured.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);      ///< Of an operation.
   std::chrono::nanoseconds join_timeout = std::chrono::minutes(1);  ///< For all ranks to appear.
+  /// Ranks of one host share memory and send one contribution together; true: each sends its own,
+  /// as if it were a host for itself. Equal on all ranks.
+  bool one_rank_per_host = false;
   std::string interface;  ///< NCCL_SOCKET_IFNAME grammar; empty: by route.
   std::string tag;        ///< Free text shown when this rank is waited for.
   uint16_t flows = 1;     ///< UDP flows (source ports) to each daemon thread, 1..8.
   uint32_t mtu = 1500;    ///< Datagrams are probed up to this IP packet size; 576..9000.
   uint32_t window = 0;    ///< Datagrams in flight; 0: from the socket buffers.
   int socket_buffer_bytes = 212992;
+  /// How long a waiting call looks for datagrams before it sleeps, giving its core to others
+  /// between looks.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(100);
   Faults faults;
 
   /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables

@@ -95,9 +95,11 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   }
   options.key_file = settings->key_file;
   options.insecure = settings->insecure;
+  options.one_rank_per_host = settings->one_rank_per_host;
   options.interface = settings->socket_ifname;
   options.timeout = settings->timeout;
   options.mtu = settings->mtu;
+  options.spin = settings->spin;
   const auto algorithm = algorithm_from_name(settings->algorithm);
   if (!algorithm) {
     return fail(ErrorCode::kInvalidArgument,
@@ -166,8 +168,9 @@ Result<std::unique_ptr<Context>> Context::create(const Options& options) {
 /// With both routes open and nobody's choice made, a few operations on each tell which is cheaper.
 Result<void> Context::measure_routes(Group& world, Impl& impl) {
   using collective::Route;
-  if (impl.options.algorithm != Algorithm::kAuto || !impl.engine->has_route(Route::kAggregator) ||
-      !impl.engine->has_route(Route::kDirect)) {
+  const bool one_host = world.state_->team && !world.state_->team->has_net();
+  if (one_host || impl.options.algorithm != Algorithm::kAuto ||
+      !impl.engine->has_route(Route::kAggregator) || !impl.engine->has_route(Route::kDirect)) {
     return {};
   }
   std::vector<float> tensor(api::CostModel::kLargeBytes / sizeof(float));
@@ -213,7 +216,7 @@ Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::
   return impl_->open_group(name, ranks, impl_);
 }
 
-void Context::set_tag(const std::string& text) { impl_->engine->set_user_tag(text); }
+void Context::set_tag(const std::string& text) { impl_->set_tag(text); }
 uint32_t Context::payload_bytes() const {
   // What members offer, and the plan has, are whole datagrams.
   const size_t tag = impl_->key ? wire::kTagBytes : 0;
@@ -260,6 +263,7 @@ Result<void> Context::Impl::join() {
   const uint32_t headers = local->family() == net::Family::kIpv6 ? 48 : 28;
   e.datagram_bytes_max = std::clamp(options.mtu, 576u, 9000u) - headers;
   e.window_max = options.window;
+  e.spin = options.spin;
   e.faults = net::FaultPlan{.loss = options.faults.loss,
                             .duplicate = options.faults.duplicate,
                             .reorder = options.faults.reorder,
@@ -269,13 +273,12 @@ Result<void> Context::Impl::join() {
   auto made = collective::Engine::create(std::move(e));
   if (!made) return fail(made.error());
   engine = std::move(*made);
-  engine->set_user_tag(options.tag);
+  set_tag(options.tag);
   auto streams = mesh::Mesh::open(local->with_port(0), key);
   if (!streams) return fail(streams.error());
   mesh = std::move(*streams);
   auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
-    engine->abort(group, error);
-    mesh->abort(group, error);
+    end_group(group, error);
     if (auto* to = client_ready.load()) to->give_up(group, error);
   });
   if (!messages) return fail(messages.error());
@@ -300,7 +303,7 @@ Result<void> Context::Impl::join() {
   j.join.job = options.job;
   j.join.rank = Rank(static_cast<uint16_t>(options.rank));
   j.join.world = options.world;
-  j.join.host = control::host_identity();
+  j.join.host = host_name();
   j.join.name = control::process_name();
   j.join.shard = engine->shard_endpoint().text();
   j.join.mesh = mesh->endpoint().text();
@@ -311,6 +314,7 @@ Result<void> Context::Impl::join() {
   if (!joined) return fail(joined.error());
   client = std::move(*joined);
   client_ready.store(client.get());
+  probe_host(deadline);
   return start_engine(*coordinator, deadline);
 }
 
@@ -351,6 +355,7 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   for (const uint32_t rank : ranks) request.ranks.emplace_back(static_cast<uint16_t>(rank));
   request.payload_bytes_max = engine->datagram_bytes();
   request.slots_wanted = engine->slots_wanted();
+  request.alone = alone;
   request.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
   auto plan = client->open_group(request);
@@ -361,13 +366,11 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   group.state_->plan = *plan;
   const auto me = std::ranges::find(plan->ranks, Rank(static_cast<uint16_t>(options.rank)));
   group.state_->rank = static_cast<uint32_t>(me - plan->ranks.begin());
-  engine->open_group(*plan);
-  // An abort may have come before the engine knew the group.
-  if (const auto aborted = client->abort_of(plan->group)) {
-    engine->abort(plan->group, *aborted);
-    messenger->abort(plan->group, *aborted);
-    mesh->abort(plan->group, *aborted);
-  }
+  auto team = open_paths(*plan, request);
+  if (!team) return fail(team.error());  // The group's handle closes it.
+  group.state_->team = std::move(*team);
+  // An abort may have come before everybody here knew the group.
+  if (const auto aborted = client->abort_of(plan->group)) end_group(plan->group, *aborted);
   return group;
 }
 
@@ -389,21 +392,26 @@ Context::Impl::~Impl() {
 void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
                              const std::vector<Rank>&) {
   runtime::log_info(runtime::Subsystem::kControl, "aborted: {}", error.what);
+  if (group) return end_group(*group, error);
+  abort_teams(group, error);
   engine->abort(group, error);
-  if (group) {
-    messenger->abort(*group, error);
-    mesh->abort(*group, error);
-  } else {
-    messenger->abort_all(error);
-    mesh->abort_all(error);
-  }
+  messenger->abort_all(error);
+  mesh->abort_all(error);
+}
+
+/// Everything of this group that runs here ends; later calls return the error at once.
+void Context::Impl::end_group(GroupId group, const Error& error) {
+  abort_teams(group, error);
+  engine->abort(group, error);
+  messenger->abort(group, error);
+  mesh->abort(group, error);
 }
 
 /// A rank that closes a group or leaves right after its last operation has posted as much as those
 /// who still wait for the result. Without this the coordinator would go by an older heartbeat, and
 /// end the group on them.
 void Context::Impl::note_closing(GroupId group) {
-  for (control::GroupActivity& one : engine->activity()) {
+  for (control::GroupActivity& one : current_activity()) {
     if (one.group != group) continue;
     const std::lock_guard lock(closed_mutex);
     closed.push_back(std::move(one));
@@ -411,7 +419,7 @@ void Context::Impl::note_closing(GroupId group) {
 }
 
 std::vector<control::GroupActivity> Context::Impl::activity() {
-  std::vector<control::GroupActivity> all = engine->activity();
+  std::vector<control::GroupActivity> all = current_activity();
   const std::lock_guard lock(closed_mutex);
   std::ranges::move(closed, std::back_inserter(all));
   closed.clear();
@@ -422,8 +430,7 @@ control::Description Context::Impl::describe(const control::Describe& question) 
   control::Description answer;
   answer.group = question.group;
   answer.request = question.request;
-  if (const auto found =
-          engine->find_operation(question.group, question.sequence, question.digest)) {
+  if (const auto found = find_operation(question)) {
     answer.sequence = found->sequence;
     answer.text = wire::describe(*found);
   }

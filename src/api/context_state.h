@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "api/cost_model.h"
+#include "api/team_runner.h"
 #include "auth/secret.h"
 #include "collective/engine.h"
 #include "control/client.h"
@@ -53,6 +54,26 @@ struct Context::Impl final : public control::ClientObserver {
   std::mutex closed_mutex;
   std::vector<control::GroupActivity> closed;  // Since the last heartbeat.
 
+  // Ranks of one host (context_teams.cc).
+  std::string alone;  // Why this rank shares memory with nobody; empty: it can.
+  std::mutex teams_mutex;
+  std::vector<std::weak_ptr<api::TeamRunner>> teams;  // Of the groups that are open.
+  std::string user_tag;                               // As the engine has it.
+  /// What the coordinator is told about the host: equal on ranks that may share memory.
+  std::string host_name() const;
+  void probe_host(Instant deadline);
+  /// Opens the group's team if any of its hosts has several ranks, else its part of the engine.
+  Result<std::shared_ptr<api::TeamRunner>> open_paths(const control::GroupPlan& plan,
+                                                      const control::OpenGroup& request);
+  std::vector<std::shared_ptr<api::TeamRunner>> open_teams();
+  void abort_teams(std::optional<GroupId> group, const Error& error);
+  void end_group(GroupId group, const Error& error);
+  void close_team(const std::shared_ptr<api::TeamRunner>& team);
+  void set_tag(const std::string& text);
+  /// Of all groups, through the engine and through shared memory.
+  std::vector<control::GroupActivity> current_activity();
+  std::optional<wire::OperationDescriptor> find_operation(const control::Describe& question);
+
   void on_abort(std::optional<GroupId> group, const Error& error,
                 const std::vector<Rank>& ranks) override;
   std::vector<control::GroupActivity> activity() override;
@@ -63,10 +84,11 @@ struct Context::Impl final : public control::ClientObserver {
 struct Work::State {
   std::shared_ptr<Group::State> group;
   collective::OperationPtr operation;        // Through the engine ...
+  std::shared_ptr<api::TeamWork> host;       // ... or through shared memory ...
   std::shared_ptr<mesh::Exchange> exchange;  // ... or as messages ...
   Instant deadline{};
 
-  std::mutex mutex;  // ... or through the mesh:
+  std::mutex mutex;  // ... or the mesh:
   std::condition_variable changed;
   std::optional<Result<void>> outcome;
 };
@@ -103,12 +125,16 @@ struct Group::State {
   control::GroupPlan plan;
   uint32_t rank = 0;
 
+  std::shared_ptr<api::TeamRunner> team;  // Where hosts have several ranks; else null.
   std::shared_ptr<MeshRunner> runner = std::make_shared<MeshRunner>();
   uint32_t mesh_sequence = 0;
 
   ~State();
   Result<Work> submit(const std::shared_ptr<State>& self, wire::OperationDescriptor what,
-                      const void* in, void* out, const Call& call);
+                      const void* in, void* out, const Call& call, bool waits = false);
+  /// Submits and waits.
+  Result<void> perform(const std::shared_ptr<State>& self, const wire::OperationDescriptor& what,
+                       const void* in, void* out, const Call& call);
   Result<Work> submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
                            const wire::OperationDescriptor& what, const void* in, void* out,
                            Instant deadline);

@@ -18,9 +18,21 @@ std::string free_coordinator() {
   return "127.0.0.1:" + std::to_string(next++);
 }
 
-/// Runs `body(context)` on every rank of a fresh job.
+/// Ranks that share memory, and ranks that send datagrams as if each were a host of its own.
+class ContextOn : public testing::TestWithParam<bool> {
+ protected:
+  /// Runs `body(context)` on every rank of a fresh job.
+  template <typename Body>
+  void with_job(uint32_t world, Algorithm algorithm, Body body);
+};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ContextOn, testing::Bool(), [](const auto& one_each) {
+  return one_each.param ? "OfTheirOwnHosts" : "OfOneHost";
+});
+
 template <typename Body>
-void with_job(uint32_t world, Algorithm algorithm, Body body) {
+void ContextOn::with_job(uint32_t world, Algorithm algorithm, Body body) {
+  const bool one_rank_per_host = GetParam();
   const std::string coordinator = free_coordinator();
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < world; ++rank) {
@@ -30,6 +42,7 @@ void with_job(uint32_t world, Algorithm algorithm, Body body) {
       options.world = world;
       options.coordinator = coordinator;
       options.insecure = true;
+      options.one_rank_per_host = one_rank_per_host;
       options.algorithm = algorithm;
       options.timeout = std::chrono::seconds(20);
       options.join_timeout = std::chrono::seconds(10);
@@ -41,7 +54,7 @@ void with_job(uint32_t world, Algorithm algorithm, Body body) {
   for (auto& t : threads) t.join();
 }
 
-TEST(Context, EveryCollectiveGivesWhatItsNameSays) {
+TEST_P(ContextOn, EveryCollectiveGivesWhatItsNameSays) {
   for (const Algorithm algorithm :
        {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalvingDoubling}) {
     with_job(3, algorithm, [](Context& context) {
@@ -73,7 +86,7 @@ TEST(Context, EveryCollectiveGivesWhatItsNameSays) {
   }
 }
 
-TEST(Context, ASingleRankIsAJobToo) {
+TEST_P(ContextOn, ASingleRankIsAJobToo) {
   with_job(1, Algorithm::kAuto, [](Context& context) {
     std::vector<float> data = {1, 2, 3};
     ASSERT_TRUE(context.world().all_reduce(std::span(data), Reduction::kAvg));
@@ -81,7 +94,7 @@ TEST(Context, ASingleRankIsAJobToo) {
   });
 }
 
-TEST(Context, AMismatchIsTheSameErrorOnAllRanksAndTouchesNothing) {
+TEST_P(ContextOn, AMismatchIsTheSameErrorOnAllRanksAndTouchesNothing) {
   std::mutex mutex;
   std::vector<std::string> texts;
   with_job(3, Algorithm::kDirect, [&](Context& context) {
@@ -101,7 +114,7 @@ TEST(Context, AMismatchIsTheSameErrorOnAllRanksAndTouchesNothing) {
   EXPECT_NE(texts[0].find("f32[2000]"), std::string::npos) << texts[0];
 }
 
-TEST(Context, ARankThatNeverCallsIsNamedAtTheDeadline) {
+TEST_P(ContextOn, ARankThatNeverCallsIsNamedAtTheDeadline) {
   with_job(3, Algorithm::kDirect, [](Context& context) {
     if (context.rank() == 2) {
       context.set_tag("in the data loader");
@@ -119,7 +132,7 @@ TEST(Context, ARankThatNeverCallsIsNamedAtTheDeadline) {
   });
 }
 
-TEST(Context, UnsupportedPairsSayWhatIsSupported) {
+TEST_P(ContextOn, UnsupportedPairsSayWhatIsSupported) {
   with_job(1, Algorithm::kAuto, [](Context& context) {
     float x = 1;
     auto r = context.world().all_reduce(&x, &x, 1, ElementType::kF32, Reduction::kXor);
@@ -129,7 +142,7 @@ TEST(Context, UnsupportedPairsSayWhatIsSupported) {
   });
 }
 
-TEST(Context, GroupsComeAndGo) {
+TEST_P(ContextOn, GroupsComeAndGo) {
   with_job(3, Algorithm::kDirect, [](Context& context) {
     for (int round = 0; round < 20; ++round) {
       auto all = context.new_group({2, 0, 1}, "g" + std::to_string(round));

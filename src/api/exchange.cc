@@ -69,9 +69,7 @@ uint32_t Work::source() const {
 void Group::abort(const std::string& reason) {
   const Error error{ErrorCode::kAborted, reason};
   const GroupId group = state_->plan.group;
-  state_->context->engine->abort(group, error);
-  state_->context->messenger->abort(group, error);
-  state_->context->mesh->abort(group, error);
+  state_->context->end_group(group, error);
   if (state_->context->client) state_->context->client->give_up(group, error);
 }
 

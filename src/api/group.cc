@@ -66,6 +66,7 @@ Group::State::~State() {
     runner->thread.join();
   }
   context->note_closing(plan.group);
+  if (team) context->close_team(team);
   if (context->client) context->client->close_group(plan.group);
   context->engine->close_group(plan.group);
   context->messenger->close_group(plan.group);
@@ -75,8 +76,9 @@ Group::State::~State() {
 uint32_t Group::rank() const { return state_->rank; }
 uint32_t Group::size() const { return static_cast<uint32_t>(state_->plan.ranks.size()); }
 
+/// @param waits  the caller waits for it at once.
 Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationDescriptor what,
-                                  const void* in, void* out, const Call& call) {
+                                  const void* in, void* out, const Call& call, bool waits) {
   using collective::Route;
   what.format = call.wire;
   const auto size = static_cast<uint32_t>(plan.ranks.size());
@@ -101,14 +103,20 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
                              std::string(name_of(context->options.algorithm)) + " only"
                        : std::string("no aggregator: give one (SUMCAST_AGGREGATOR=host:port)"));
   }
-  auto operation = context->engine->submit(plan.group, direct ? Route::kDirect : Route::kAggregator,
-                                           what, in, out);
-  if (!operation) return fail(operation.error());
+  const Route route = direct ? Route::kDirect : Route::kAggregator;
   Work work;
   work.state_ = std::make_shared<Work::State>();
   work.state_->group = self;
-  work.state_->operation = std::move(*operation);
   work.state_->deadline = deadline;
+  if (team) {
+    auto posted = team->submit(what, route, in, out, deadline, waits);
+    if (!posted) return fail(posted.error());
+    work.state_->host = std::move(*posted);
+    return work;
+  }
+  auto operation = context->engine->submit(plan.group, route, what, in, out);
+  if (!operation) return fail(operation.error());
+  work.state_->operation = std::move(*operation);
   return work;
 }
 
@@ -211,95 +219,93 @@ void MeshRunner::run() {
   }
 }
 
-Result<Work> Group::all_reduce_async(const void* in, void* out, uint64_t count, ElementType type,
-                                     Reduction reduction, const Call& call) {
-  OperationDescriptor what;
-  what.kind = OperationKind::kAllReduce;
-  what.type = type;
-  what.reduction = reduction;
-  what.count = count;
-  return state_->submit(state_, what, in, out, call);
-}
+namespace {
 
-Result<Work> Group::reduce_async(const void* in, void* out, uint64_t count, ElementType type,
-                                 Reduction reduction, uint32_t root, const Call& call) {
+OperationDescriptor describe(OperationKind kind, uint64_t count, ElementType type,
+                             Reduction reduction, uint32_t root = 0) {
   OperationDescriptor what;
-  what.kind = OperationKind::kReduce;
+  what.kind = kind;
   what.type = type;
   what.reduction = reduction;
   what.count = count;
   what.root = static_cast<uint16_t>(std::min<uint32_t>(root, UINT16_MAX));
-  return state_->submit(state_, what, in, out, call);
+  return what;
 }
 
-Result<Work> Group::broadcast_async(void* data, uint64_t count, ElementType type, uint32_t root,
-                                    const Call& call) {
-  OperationDescriptor what;
-  what.kind = OperationKind::kBroadcast;
-  what.type = type;
-  what.reduction = Reduction::kCopy;
-  what.count = count;
-  what.root = static_cast<uint16_t>(std::min<uint32_t>(root, UINT16_MAX));
-  return state_->submit(state_, what, data, data, call);
-}
-
-Result<Work> Group::all_gather_async(const void* in, void* out, uint64_t count, ElementType type,
-                                     const Call& call) {
-  OperationDescriptor what;
-  what.kind = OperationKind::kAllGather;
-  what.type = type;
-  what.reduction = Reduction::kCopy;
-  what.count = count;
-  return state_->submit(state_, what, in, out, call);
-}
-
-Result<Work> Group::reduce_scatter_async(const void* in, void* out, uint64_t count,
-                                         ElementType type, Reduction reduction, const Call& call) {
-  OperationDescriptor what;
-  what.kind = OperationKind::kReduceScatter;
-  what.type = type;
-  what.reduction = reduction;
-  what.count = count;
-  return state_->submit(state_, what, in, out, call);
-}
-
-Result<Work> Group::barrier_async(const Call& call) {
+OperationDescriptor describe_barrier() {
   OperationDescriptor what;
   what.kind = OperationKind::kBarrier;
   what.reduction = Reduction::kCopy;
-  return state_->submit(state_, what, nullptr, nullptr, call);
-}
-
-namespace {
-
-Result<void> finish(Result<Work> work) {
-  if (!work) return fail(work.error());
-  return work->wait();
+  return what;
 }
 
 }  // namespace
 
+Result<Work> Group::all_reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                                     Reduction reduction, const Call& call) {
+  const auto what = describe(OperationKind::kAllReduce, count, type, reduction);
+  return state_->submit(state_, what, in, out, call);
+}
+Result<Work> Group::reduce_async(const void* in, void* out, uint64_t count, ElementType type,
+                                 Reduction reduction, uint32_t root, const Call& call) {
+  const auto what = describe(OperationKind::kReduce, count, type, reduction, root);
+  return state_->submit(state_, what, in, out, call);
+}
+Result<Work> Group::broadcast_async(void* data, uint64_t count, ElementType type, uint32_t root,
+                                    const Call& call) {
+  const auto what = describe(OperationKind::kBroadcast, count, type, Reduction::kCopy, root);
+  return state_->submit(state_, what, data, data, call);
+}
+Result<Work> Group::all_gather_async(const void* in, void* out, uint64_t count, ElementType type,
+                                     const Call& call) {
+  const auto what = describe(OperationKind::kAllGather, count, type, Reduction::kCopy);
+  return state_->submit(state_, what, in, out, call);
+}
+Result<Work> Group::reduce_scatter_async(const void* in, void* out, uint64_t count,
+                                         ElementType type, Reduction reduction, const Call& call) {
+  const auto what = describe(OperationKind::kReduceScatter, count, type, reduction);
+  return state_->submit(state_, what, in, out, call);
+}
+Result<Work> Group::barrier_async(const Call& call) {
+  return state_->submit(state_, describe_barrier(), nullptr, nullptr, call);
+}
+
+Result<void> Group::State::perform(const std::shared_ptr<State>& self,
+                                   const OperationDescriptor& what, const void* in, void* out,
+                                   const Call& call) {
+  auto work = submit(self, what, in, out, call, true);
+  if (!work) return fail(work.error());
+  return work->wait();
+}
+
 Result<void> Group::all_reduce(const void* in, void* out, uint64_t count, ElementType type,
                                Reduction reduction, const Call& call) {
-  return finish(all_reduce_async(in, out, count, type, reduction, call));
+  const auto what = describe(OperationKind::kAllReduce, count, type, reduction);
+  return state_->perform(state_, what, in, out, call);
 }
 Result<void> Group::reduce(const void* in, void* out, uint64_t count, ElementType type,
                            Reduction reduction, uint32_t root, const Call& call) {
-  return finish(reduce_async(in, out, count, type, reduction, root, call));
+  const auto what = describe(OperationKind::kReduce, count, type, reduction, root);
+  return state_->perform(state_, what, in, out, call);
 }
 Result<void> Group::broadcast(void* data, uint64_t count, ElementType type, uint32_t root,
                               const Call& call) {
-  return finish(broadcast_async(data, count, type, root, call));
+  const auto what = describe(OperationKind::kBroadcast, count, type, Reduction::kCopy, root);
+  return state_->perform(state_, what, data, data, call);
 }
 Result<void> Group::all_gather(const void* in, void* out, uint64_t count, ElementType type,
                                const Call& call) {
-  return finish(all_gather_async(in, out, count, type, call));
+  const auto what = describe(OperationKind::kAllGather, count, type, Reduction::kCopy);
+  return state_->perform(state_, what, in, out, call);
 }
 Result<void> Group::reduce_scatter(const void* in, void* out, uint64_t count, ElementType type,
                                    Reduction reduction, const Call& call) {
-  return finish(reduce_scatter_async(in, out, count, type, reduction, call));
+  const auto what = describe(OperationKind::kReduceScatter, count, type, reduction);
+  return state_->perform(state_, what, in, out, call);
 }
-Result<void> Group::barrier(const Call& call) { return finish(barrier_async(call)); }
+Result<void> Group::barrier(const Call& call) {
+  return state_->perform(state_, describe_barrier(), nullptr, nullptr, call);
+}
 
 Work::Work() = default;
 Work::Work(Work&&) noexcept = default;
@@ -308,6 +314,7 @@ Work::~Work() = default;
 
 bool Work::is_done() const {
   if (state_->operation) return state_->operation->done.load(std::memory_order_acquire);
+  if (state_->host) return state_->host->done.load(std::memory_order_acquire);
   if (state_->exchange) return state_->exchange->done.load(std::memory_order_acquire);
   std::lock_guard lock(state_->mutex);
   return state_->outcome.has_value();
@@ -318,6 +325,7 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   Instant deadline = state_->deadline;
   const Instant begun = runtime::monotonic_now();
   if (timeout) deadline = std::min(deadline, begun + *timeout);
+  if (state_->host) return group.team->wait(state_->host, deadline);
   if (state_->exchange) return group.wait_exchange(*state_, deadline);
   if (!state_->operation) return group.wait_mesh(*state_, deadline);
 

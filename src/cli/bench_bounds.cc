@@ -67,15 +67,25 @@ uint64_t tensor_frame_bytes(const BenchCase& bench, WireFormat wire, const Datag
   return bytes;
 }
 
-std::optional<double> bound_us(const ContenderSpec& contender, const BenchCase& bench,
-                               uint32_t workers, uint64_t rate_bits_per_second,
-                               const DatagramShape& shape) {
+std::optional<double> bound_us(const ContenderSpec& contender, const BenchCase& one,
+                               uint32_t workers, uint32_t ranks_per_host,
+                               uint64_t rate_bits_per_second, const DatagramShape& shape) {
+  const uint32_t hosts = workers / ranks_per_host;
+  BenchCase bench = one;
   if (rate_bits_per_second == 0 || bench.bytes == 0) return std::nullopt;
+  if (ranks_per_host > 1 && hosts == 1) return std::nullopt;
+  const bool half = bench.type == ElementType::kF16 || bench.type == ElementType::kBF16;
+  const bool rounds = bench.reduction == Reduction::kSum || bench.reduction == Reduction::kAvg ||
+                      bench.reduction == Reduction::kProduct;
+  if (ranks_per_host > 1 && half && rounds && contender.is_canonical()) {
+    bench.type = ElementType::kF32;
+    bench.bytes *= 2;
+  }
   const bool datagrams = contender.kind == ContenderSpec::Kind::kWire || contender.is_canonical();
   const WireFormat wire = contender.is_canonical() ? bench.wire : WireFormat::kNative;
   const double once = datagrams ? static_cast<double>(tensor_frame_bytes(bench, wire, shape))
                                 : static_cast<double>(bench.bytes) * kTcpOverhead;
-  const double bytes = once * tensor_crossings(contender, bench.collective, workers);
+  const double bytes = once * tensor_crossings(contender, bench.collective, hosts);
   return bytes * 8e6 / static_cast<double>(rate_bits_per_second);
 }
 

@@ -39,11 +39,14 @@ uint64_t frame_bytes(uint32_t payload_bytes, bool tagged);
 /// the exponent codes that are exchanged first are included.
 uint64_t tensor_frame_bytes(const BenchCase& bench, WireFormat wire, const DatagramShape& shape);
 
-/// Microseconds for one operation; empty if the rate is 0 or the collective is a barrier.
+/// Microseconds for one operation; empty if the rate is 0, the collective is a barrier, or all
+/// ranks are on one host.
 ///
+/// @param ranks_per_host  with several, `n` above is the number of hosts, and f16 and bf16 travel
+///                        as f32 (docs/numerics.md, N2). Divides `workers`.
 /// @param shape  of our datagrams; not looked at for TCP.
 std::optional<double> bound_us(const ContenderSpec& contender, const BenchCase& bench,
-                               uint32_t workers, uint64_t rate_bits_per_second,
-                               const DatagramShape& shape);
+                               uint32_t workers, uint32_t ranks_per_host,
+                               uint64_t rate_bits_per_second, const DatagramShape& shape);
 
 }  // namespace sumcast::cli

@@ -28,7 +28,8 @@ TEST(BenchBounds, CountsWhatTheQueueingDisciplineCounts) {
 }
 
 TEST(BenchBounds, NeedsSevenHundredAndFortyFourMillisecondsFor25MebibytesAt300Megabits) {
-  const auto bound = bound_us(spec_of(Algorithm::kInNetwork), tensor(25 << 20), 8, kRate, kShape);
+  const auto bound =
+      bound_us(spec_of(Algorithm::kInNetwork), tensor(25 << 20), 8, 1, kRate, kShape);
   ASSERT_TRUE(bound);
   // 18,618 chunks of 352 lanes and one of 64.
   EXPECT_NEAR(*bound, (18618.0 * 1498 + 346) * 8e6 / kRate, 1.0);
@@ -36,17 +37,17 @@ TEST(BenchBounds, NeedsSevenHundredAndFortyFourMillisecondsFor25MebibytesAt300Me
 
 TEST(BenchBounds, HalvesWithSixteenBitsOnTheWire) {
   BenchCase bench = tensor(25 << 20);
-  const double native = *bound_us(spec_of(Algorithm::kInNetwork), bench, 8, kRate, kShape);
+  const double native = *bound_us(spec_of(Algorithm::kInNetwork), bench, 8, 1, kRate, kShape);
   bench.wire = WireFormat::kBF16;
-  const double half = *bound_us(spec_of(Algorithm::kInNetwork), bench, 8, kRate, kShape);
+  const double half = *bound_us(spec_of(Algorithm::kInNetwork), bench, 8, 1, kRate, kShape);
   EXPECT_NEAR(half / native, 0.5, 0.01);
   // Baselines do not compress.
-  EXPECT_GT(*bound_us(spec_of(Algorithm::kRing), bench, 8, kRate, kShape), native);
+  EXPECT_GT(*bound_us(spec_of(Algorithm::kRing), bench, 8, 1, kRate, kShape), native);
 }
 
 TEST(BenchBounds, DiffersByAlgorithmAndCollective) {
   const auto bound = [](Algorithm algorithm, Collective collective) {
-    return *bound_us(spec_of(algorithm), tensor(1 << 20, collective), 8, kRate, kShape);
+    return *bound_us(spec_of(algorithm), tensor(1 << 20, collective), 8, 1, kRate, kShape);
   };
   const double once = bound(Algorithm::kInNetwork, Collective::kAllReduce);
   EXPECT_DOUBLE_EQ(bound(Algorithm::kAuto, Collective::kAllReduce), once);
@@ -59,10 +60,10 @@ TEST(BenchBounds, DiffersByAlgorithmAndCollective) {
 }
 
 TEST(BenchBounds, HasNoneWithoutARateOrBytes) {
-  EXPECT_FALSE(bound_us(spec_of(Algorithm::kDirect), tensor(8), 8, 0, kShape));
+  EXPECT_FALSE(bound_us(spec_of(Algorithm::kDirect), tensor(8), 8, 1, 0, kShape));
   const BenchCase barrier = make_case(Collective::kBarrier, ElementType::kF32, Reduction::kCopy,
                                       WireFormat::kNative, 0, 0, 8);
-  EXPECT_FALSE(bound_us(spec_of(Algorithm::kDirect), barrier, 8, kRate, kShape));
+  EXPECT_FALSE(bound_us(spec_of(Algorithm::kDirect), barrier, 8, 1, kRate, kShape));
 }
 
 TEST(BenchStatistics, TakesTheMiddle) {
@@ -88,6 +89,22 @@ TEST(BenchStatistics, JoinsRanksAsNcclTestsDoes) {
   EXPECT_EQ(over_ranks(times, 1), 4);
   EXPECT_EQ(over_ranks(times, 2), 1);
   EXPECT_EQ(over_ranks(times, 3), 7);
+}
+
+TEST(BenchBounds, CountsHostsWhereRanksShareThem) {
+  const auto bound = [](Algorithm algorithm, const BenchCase& bench, uint32_t per_host) {
+    return bound_us(spec_of(algorithm), bench, 8, per_host, kRate, kShape);
+  };
+  const BenchCase bench = tensor(1 << 20);
+  const double once = *bound(Algorithm::kInNetwork, bench, 1);
+  EXPECT_DOUBLE_EQ(*bound(Algorithm::kInNetwork, bench, 4), once);
+  EXPECT_DOUBLE_EQ(*bound(Algorithm::kDirect, bench, 4), once);  // 2 (2 - 1) / 2.
+  EXPECT_FALSE(bound(Algorithm::kDirect, bench, 8));
+  BenchCase halves = make_case(Collective::kAllReduce, ElementType::kBF16, Reduction::kSum,
+                               WireFormat::kNative, 0, 1 << 20, 8);
+  EXPECT_NEAR(*bound(Algorithm::kInNetwork, halves, 4), 2 * once, once / 100);
+  halves.reduction = Reduction::kMax;  // Exact as they are.
+  EXPECT_NEAR(*bound(Algorithm::kInNetwork, halves, 4), once, once / 100);
 }
 
 }  // namespace

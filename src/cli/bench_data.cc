@@ -97,8 +97,13 @@ uint64_t digest_of(const std::byte* data, size_t bytes) {
   return rest;
 }
 
-BenchData::BenchData(const BenchCase& bench, bool canonical, uint32_t world, uint64_t seed)
-    : bench_(bench), canonical_(canonical), world_(world), seed_(mix(seed + kGolden)) {}
+BenchData::BenchData(const BenchCase& bench, bool canonical, uint32_t world, uint64_t seed,
+                     uint32_t ranks_per_host)
+    : bench_(bench),
+      canonical_(canonical),
+      world_(world),
+      ranks_per_host_(ranks_per_host),
+      seed_(mix(seed + kGolden)) {}
 
 uint64_t BenchData::input_elements() const {
   return bench_.collective == Collective::kReduceScatter ? bench_.count * world_ : bench_.count;
@@ -171,32 +176,39 @@ void BenchData::reduce_encoded(uint64_t first, uint64_t count, std::byte* out) c
   const bool fixed = bench_.wire == WireFormat::kFixed;
   const size_t bytes = numeric::payload_bytes(ElementType::kF32, bench_.wire, count);
   std::vector<float> lanes(count);
+  // What a host's ranks have added up is divided before it is encoded (N10).
+  const bool averages = bench_.reduction == Reduction::kAvg && ranks_per_host_ == 1;
+  const auto contribute = [&](uint32_t host) {
+    fill_host(host, first, count, ElementType::kF32, true,
+              reinterpret_cast<std::byte*>(lanes.data()));
+  };
   std::vector<BlockCode> codes(numeric::block_count(count)), own(codes.size());
-  for (uint32_t rank = 0; fixed && rank < world_; ++rank) {
-    fill(rank, first, count, reinterpret_cast<std::byte*>(lanes.data()));
+  for (uint32_t host = 0; fixed && host < hosts(); ++host) {
+    contribute(host);
     numeric::block_codes(lanes.data(), count, own.data());
     for (size_t i = 0; i < codes.size(); ++i) {
       codes[i].exponent = std::max(codes[i].exponent, own[i].exponent);
       codes[i].nonfinite = std::max(codes[i].nonfinite, own[i].nonfinite);
     }
   }
-  std::vector<std::byte> payloads(bytes * world_), sum(bytes);
-  std::vector<const std::byte*> sources(world_);
-  for (uint32_t rank = 0; rank < world_; ++rank) {
-    std::byte* const place = payloads.data() + rank * bytes;
-    fill(rank, first, count, reinterpret_cast<std::byte*>(lanes.data()));
+  std::vector<std::byte> payloads(bytes * hosts()), sum(bytes);
+  std::vector<const std::byte*> sources(hosts());
+  for (uint32_t host = 0; host < hosts(); ++host) {
+    std::byte* const place = payloads.data() + host * bytes;
+    contribute(host);
     if (fixed) {
-      numeric::encode_fixed(lanes.data(), count, 0, codes.data(), world_, place);
+      numeric::encode_fixed(lanes.data(), count, 0, codes.data(), hosts(), place);
     } else {
       numeric::encode(bench_.wire, lanes.data(), count, place);
     }
-    sources[rank] = place;
+    sources[host] = place;
   }
-  const Reduction reduction = fixed ? Reduction::kSum : bench_.reduction;
-  numeric::fold_encoded(bench_.wire, reduction, sources.data(), world_, count, world_, sum.data());
+  const bool sums = fixed || (bench_.reduction == Reduction::kAvg && !averages);
+  const Reduction reduction = sums ? Reduction::kSum : bench_.reduction;
+  numeric::fold_encoded(bench_.wire, reduction, sources.data(), hosts(), count, hosts(),
+                        sum.data());
   if (fixed) {
-    numeric::decode_fixed(sum.data(), count, 0, codes.data(), world_,
-                          bench_.reduction == Reduction::kAvg, lanes.data());
+    numeric::decode_fixed(sum.data(), count, 0, codes.data(), hosts(), averages, lanes.data());
   } else {
     numeric::decode(bench_.wire, sum.data(), count, lanes.data());
   }
@@ -222,8 +234,10 @@ void BenchData::expect_block(uint64_t first, uint64_t count, std::byte* out) con
       [[fallthrough]];
     case Collective::kAllReduce:
     case Collective::kReduce:
-      if (canonical_ && bench_.wire != WireFormat::kNative)
-        return reduce_encoded(first, count, out);
+      if (!canonical_ || (ranks_per_host_ > 1 && hosts() == 1))
+        return reduce_block(first, count, out);
+      if (bench_.wire != WireFormat::kNative) return reduce_encoded(first, count, out);
+      if (ranks_per_host_ > 1) return reduce_tree(first, count, out);
       return reduce_block(first, count, out);
     case Collective::kBarrier:
       return;

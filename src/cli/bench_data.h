@@ -23,7 +23,10 @@ namespace sumcast::cli {
 class BenchData {
  public:
   /// @param canonical  whether the algorithm's sums are the canonical fold.
-  BenchData(const BenchCase& bench, bool canonical, uint32_t world, uint64_t seed);
+  /// @param ranks_per_host  consecutive ranks that are added first (docs/numerics.md, N1); divides
+  ///                        `world`.
+  BenchData(const BenchCase& bench, bool canonical, uint32_t world, uint64_t seed,
+            uint32_t ranks_per_host = 1);
 
   /// Elements that a rank contributes from and receives into: the API's buffers.
   uint64_t input_elements() const;
@@ -43,10 +46,17 @@ class BenchData {
   void expect_block(uint64_t first, uint64_t count, std::byte* out) const;
   void reduce_block(uint64_t first, uint64_t count, std::byte* out) const;
   void reduce_encoded(uint64_t first, uint64_t count, std::byte* out) const;
+  uint32_t hosts() const { return world_ / ranks_per_host_; }
+  // bench_data_hosts.cc
+  void reduce_tree(uint64_t first, uint64_t count, std::byte* out) const;
+  /// What host `host` contributes in `carried`; an average is a sum here unless `divided`.
+  void fill_host(uint32_t host, uint64_t first, uint64_t count, ElementType carried, bool divided,
+                 std::byte* out) const;
 
   BenchCase bench_;
   bool canonical_;
   uint32_t world_;
+  uint32_t ranks_per_host_;
   uint64_t seed_;
   uint32_t rank_ = 0;
   std::vector<uint64_t> digests_;

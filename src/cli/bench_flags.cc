@@ -46,7 +46,10 @@ void add_ignored_flags(CLI::App& app) {
 }
 
 void add_own_flags(CLI::App& app, BenchFlags& flags) {
-  app.add_option("--workers", flags.workers, "Ranks, each on a host of its own")->default_str("4");
+  app.add_option("--workers", flags.workers, "Ranks, each on a host of its own unless:")
+      ->default_str("4");
+  app.add_option("--ranks-per-host", flags.ranks_per_host, "So many share a host and its link")
+      ->default_str("1");
   app.add_option("--rate", flags.rate, "Of each worker's link, such as 300mbit; absent: unshaped");
   app.add_option("--algo", flags.algorithms,
                  "in-network,direct,ring,halving-doubling,server,auto,wire: one or several");

@@ -126,13 +126,14 @@ Result<void> check_numbers(const BenchFlags& flags) {
     std::string_view flag;
     uint64_t value, low, high;
   };
-  const std::array<Row, 14> rows = {{
+  const std::array<Row, 15> rows = {{
       {"-n", flags.iterations, 1, kIterationsMax},
       {"-w", flags.warmup, 0, kIterationsMax},
       {"-a", flags.average, 0, 3},
       {"-N", flags.cycles, 1, kIterationsMax},
       {"-u", flags.unalign, 0, 64},
       {"--workers", flags.workers, 1, lab::kWorkersMax},
+      {"--ranks-per-host", flags.ranks_per_host, 1, flags.workers},
       {"--flows", flags.flows, 1, 8},
       {"--window", flags.window, 0, 65535},
       {"--mtu", flags.mtu, 576, 9000},
@@ -144,6 +145,10 @@ Result<void> check_numbers(const BenchFlags& flags) {
   }};
   for (const Row& row : rows) {
     if (auto good = check_range(row.flag, row.value, row.low, row.high); !good) return good;
+  }
+  if (flags.workers % flags.ranks_per_host != 0) {
+    return refuse("--ranks-per-host", std::to_string(flags.ranks_per_host),
+                  fmt::format("a divisor of {} workers", flags.workers));
   }
   if (flags.step_factor == 1) return refuse("-f", "1", "2 or more");
   const bool listed = flags.daemon_cpus.find_first_not_of("0123456789,-") == std::string::npos;
@@ -244,6 +249,9 @@ Result<void> check_combination(const BenchPlan& plan, ElementType type, Reductio
     }
     if (spec.kind == ContenderSpec::Kind::kWire && plan.collective != Collective::kAllReduce) {
       return fail(ErrorCode::kUnsupported, "--algo wire: only for --collective all_reduce");
+    }
+    if (spec.kind == ContenderSpec::Kind::kWire && flags.ranks_per_host > 1) {
+      return fail(ErrorCode::kUnsupported, "--algo wire: only with one rank per host");
     }
     if (spec.kind != ContenderSpec::Kind::kAlgorithm && plan.faults.active()) {
       return fail(

@@ -43,7 +43,8 @@ struct BenchFlags {
   bool per_iteration = false;
   uint32_t threads_per_rank = 1, devices_per_thread = 1;
   // Ours.
-  uint32_t workers = 4;
+  uint32_t workers = 4;         ///< Ranks.
+  uint32_t ranks_per_host = 1;  ///< Divides `workers`; consecutive ranks share a host.
   std::string rate;
   std::string algorithms;  ///< Empty: in-network, unless peers are named.
   std::string peers;       ///< "gloo,openmpi:ring"
@@ -124,6 +125,9 @@ struct BenchPlan {
   std::string reference;
   std::vector<BenchCase> cases;
 
+  uint32_t hosts() const { return flags.workers / flags.ranks_per_host; }
+  /// Where a rank lives, as an index of hosts.
+  int host_of(uint32_t rank) const { return static_cast<int>(rank / flags.ranks_per_host); }
   bool needs_daemon() const;
   bool needs_server() const;
 };

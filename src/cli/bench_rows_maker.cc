@@ -57,6 +57,7 @@ report::BenchRow bench_row_of(const ContenderSpec& contender, const BenchPlan& p
   row.type = report::nccl_name(bench.type);
   row.wire = name_of(contender.is_canonical() ? bench.wire : WireFormat::kNative);
   row.workers = static_cast<int>(plan.flags.workers);
+  row.hosts = static_cast<int>(plan.hosts());
   row.rate_bps = static_cast<double>(plan.rate_bits_per_second);
   row.bytes = bench.bytes;
   const std::vector<double>& times = leading_times(tally);
@@ -67,7 +68,8 @@ report::BenchRow bench_row_of(const ContenderSpec& contender, const BenchPlan& p
   }
   if (row.time_us > 0) row.algbw_GBps = static_cast<double>(bench.bytes) / (row.time_us * 1e3);
   row.busbw_GBps = row.algbw_GBps * bus_factor(bench.collective, plan.flags.workers);
-  row.bound_us = bound_us(contender, bench, plan.flags.workers, plan.rate_bits_per_second, shape);
+  row.bound_us = bound_us(contender, bench, plan.flags.workers, plan.flags.ranks_per_host,
+                          plan.rate_bits_per_second, shape);
   if (!tally.tx_bytes.empty() && tally.operations > 0) {
     row.tx_bytes_per_worker =
         *std::max_element(tally.tx_bytes.begin(), tally.tx_bytes.end()) / tally.operations;

@@ -21,7 +21,7 @@ constexpr Duration kDaemonPatience = 20s;
 
 lab::ClusterOptions cluster_options(const BenchPlan& plan) {
   lab::ClusterOptions options;
-  options.workers = static_cast<int>(plan.flags.workers);
+  options.workers = static_cast<int>(plan.hosts());
   options.rate_bits_per_second = plan.rate_bits_per_second;
   options.with_server = plan.needs_server();
   options.mtu = static_cast<int>(plan.flags.mtu);
@@ -82,6 +82,11 @@ Result<std::unique_ptr<BenchSite>> BenchSite::create(const BenchPlan& plan) {
                   fmt::format("--rate needs network namespaces: {}", *why));
     }
     fmt::print(stderr, "sumcast bench: {}\n", lab::loopback_notice(*why));
+  }
+  if (why && plan.flags.ranks_per_host > 1 && plan.hosts() > 1) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("--ranks-per-host with several hosts needs network namespaces: {}", *why));
   }
   const lab::ClusterOptions options = cluster_options(plan);
   Result<lab::Cluster> cluster =

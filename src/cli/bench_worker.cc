@@ -98,6 +98,8 @@ void add_worker_options(CLI::App& app, WorkerOptions& options, int64_t& timeout_
   app.add_option("--coordinator", library.coordinator);
   app.add_option("--key-file", library.key_file);
   app.add_flag("--insecure", library.insecure);
+  app.add_flag("--one-rank-per-host", library.one_rank_per_host);
+  app.add_option("--ranks-per-host", options.ranks_per_host);
   app.add_option("--flows", library.flows);
   app.add_option("--window", library.window);
   app.add_option("--mtu", library.mtu);
@@ -133,6 +135,8 @@ std::vector<std::string> worker_argv(const std::string& program, const WorkerOpt
   add("--coordinator", library.coordinator);
   add("--key-file", library.key_file);
   if (library.insecure) argv.emplace_back("--insecure");
+  if (library.one_rank_per_host) argv.emplace_back("--one-rank-per-host");
+  add("--ranks-per-host", options.ranks_per_host);
   add("--flows", library.flows);
   add("--window", library.window);
   add("--mtu", library.mtu);

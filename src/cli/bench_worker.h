@@ -21,10 +21,11 @@ struct WorkerOptions {
   std::string algorithm = "in-network";
   Options library;  ///< Job, rank, world, addresses, keys, faults and so on.
   bool check = true;
-  uint32_t unalign = 0;  ///< Elements by which buffers are shifted.
-  uint64_t seed = 1;     ///< Of the data.
-  std::string peer;      ///< wire: address of the echo; wire-echo: its own.
-  uint16_t port = 0;     ///< wire, wire-echo: rank r uses port + r.
+  uint32_t unalign = 0;         ///< Elements by which buffers are shifted.
+  uint64_t seed = 1;            ///< Of the data.
+  uint32_t ranks_per_host = 1;  ///< Consecutive ranks: what must come out depends on it.
+  std::string peer;             ///< wire: address of the echo; wire-echo: its own.
+  uint16_t port = 0;            ///< wire, wire-echo: rank r uses port + r.
 };
 
 /// The command line that gives a worker these options.

@@ -58,7 +58,8 @@ class ContextRole final : public WorkerRole {
 
 Result<void> ContextRole::set_case(const BenchCase& bench) {
   bench_ = bench;
-  data_.emplace(bench, spec_.is_canonical(), options_.library.world, options_.seed);
+  data_.emplace(bench, spec_.is_canonical(), options_.library.world, options_.seed,
+                options_.ranks_per_host);
   shift_ = options_.unalign * width();
   input_bytes_ = data_->input_elements() * width();
   region_bytes_ = std::max(data_->input_elements(), data_->output_elements()) * width();

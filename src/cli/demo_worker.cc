@@ -35,6 +35,7 @@ Result<std::unique_ptr<Context>> join(const WorkerPlan& plan, const DemoMethod& 
   options.algorithm = method.algorithm;
   options.timeout = std::chrono::milliseconds(plan.timeout_ms);
   options.join_timeout = std::chrono::seconds(60);
+  options.one_rank_per_host = true;  // Each plays a host, also where all are on loopback.
   options.tag = fmt::format("demo, {}", plan.method);
   return Context::create(options);
 }

@@ -76,7 +76,7 @@ Result<PeerJob> PeerJob::start_gloo(BenchSite& site, const PeerRun& run,
   std::vector<lab::Process> ranks;
   const uint32_t workers = site.plan().flags.workers;
   for (uint32_t rank = 0; rank < workers; ++rank) {
-    const auto node = lab::Node::of_worker(static_cast<int>(rank));
+    const auto node = lab::Node::of_worker(site.plan().host_of(rank));
     std::vector<std::string> argv = peer_argv(program, run);
     argv.insert(argv.end(), {"--rank", std::to_string(rank), "--world", std::to_string(workers),
                              "--root-dir", meeting->path()});
@@ -102,6 +102,7 @@ Result<PeerJob> PeerJob::start_mpi(BenchSite& site, const PeerRun& run,
   mpi.kind = mpi_kind(run.peer);
   mpi.argv = peer_argv(program, run);
   mpi.algorithm = run.algorithm;
+  mpi.ranks_per_host = static_cast<int>(site.plan().flags.ranks_per_host);
   mpi.spawning.input = lab::Redirect::pipe();
   mpi.spawning.output = lab::Redirect::pipe();
   // The launchers talk about their own affairs there, such as lost races with their children.

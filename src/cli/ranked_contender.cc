@@ -62,6 +62,8 @@ Result<WorkerOptions> RankedContender::common_options() {
   library.world = flags.workers;
   library.key_file = site_.key_file();
   library.insecure = flags.insecure;
+  library.one_rank_per_host = flags.ranks_per_host == 1;  // On loopback all would share one.
+  options.ranks_per_host = flags.ranks_per_host;
   library.flows = static_cast<uint16_t>(flags.flows);
   library.window = flags.window;
   library.mtu = flags.mtu;
@@ -108,9 +110,8 @@ Result<void> RankedContender::spawn_workers(WorkerOptions options) {
     options.library.rank = rank;
     // Another stream of faults on every rank, the same ones in every run.
     options.library.faults.seed = plan_.faults.seed * 1000 + rank + 1;
-    Result<lab::Process> process =
-        site_.cluster().spawn(lab::Node::of_worker(static_cast<int>(rank)),
-                              worker_argv(program_path(), options), spawning);
+    Result<lab::Process> process = site_.cluster().spawn(
+        lab::Node::of_worker(plan_.host_of(rank)), worker_argv(program_path(), options), spawning);
     if (!process) return fail(process.error());
     workers_.push_back(std::move(*process));
   }

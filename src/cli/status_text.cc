@@ -80,10 +80,25 @@ std::string states_text(const json& job) {
   return text;
 }
 
+/// "2 x 4": hosts and the ranks of each; "4", if each rank is a host of its own; "3 x 1-2".
+std::string hosts_text(const json& group) {
+  std::map<uint32_t, uint32_t> ranks;
+  for (const json& host : group.at("hosts")) ++ranks[host.get<uint32_t>()];
+  uint32_t least = UINT32_MAX, most = 0;
+  for (const auto& [host, count] : ranks) {
+    least = std::min(least, count);
+    most = std::max(most, count);
+  }
+  if (most <= 1) return std::to_string(ranks.size());
+  if (least == most) return fmt::format("{} x {}", ranks.size(), most);
+  return fmt::format("{} x {}-{}", ranks.size(), least, most);
+}
+
 std::string groups_table(const json& job) {
   Table table({{"GROUP", Align::kRight},
                {"KEY", Align::kLeft},
                {"RANKS", Align::kRight},
+               {"HOSTS", Align::kRight},
                {"SLOTS", Align::kRight},
                {"STATE", Align::kLeft},
                {"SEQ", Align::kRight},
@@ -93,7 +108,7 @@ std::string groups_table(const json& job) {
     const std::string state = group.at("state");
     const bool under_way = state == "running" || state == "waiting";
     table.add_row({std::to_string(group.at("group").get<uint32_t>()), printable(group.at("key")),
-                   std::to_string(group.at("ranks").size()),
+                   std::to_string(group.at("ranks").size()), hosts_text(group),
                    std::to_string(group.at("slot_count").get<uint32_t>()), upper(state),
                    std::to_string(group.at("sequence").get<uint64_t>()),
                    printable(group.at("operation")),
@@ -136,6 +151,9 @@ std::vector<std::string> outliers_of(const json& job) {
   for (const json& rank : ranks) {
     if (rank.at("state") == "dead") lines.push_back(introduce(rank) + " is dead");
     if (rank.at("state") == "absent") lines.push_back(introduce(rank) + " has not joined");
+    if (const std::string why = printable(rank.at("alone")); !why.empty()) {
+      lines.push_back(introduce(rank) + " shares memory with no rank of its host: " + why);
+    }
   }
   for (const json& group : job.at("groups")) {
     const auto number = group.at("group").get<uint32_t>();

@@ -28,6 +28,7 @@ json rank_json(int rank, const std::string& state, const json& groups) {
           {"address", "10.0.0." + std::to_string(rank + 1)},
           {"tag", ""},
           {"silent_ms", 120},
+          {"alone", ""},
           {"groups", groups}};
 }
 
@@ -47,6 +48,7 @@ json waiting_job() {
                                    {"ranks", json::array({0, 1, 2})},
                                    {"slot_base", 0},
                                    {"slot_count", 512},
+                                   {"hosts", json::array({0, 0, 1})},
                                    {"payload_bytes", 1472},
                                    {"aborted", nullptr},
                                    {"state", "waiting"},
@@ -159,6 +161,16 @@ TEST(StatusText, WhatIsNoStatusIsAnError) {
                             json{{"program", "sumcastd"}, {"jobs", 4}}}) {
     EXPECT_FALSE(status_text(other).has_value()) << other;
   }
+}
+
+TEST(StatusText, ShowsWhichRanksShareAHost) {
+  json job = waiting_job();
+  EXPECT_THAT(text_of(status_of(json::array({job}))), HasSubstr("2 x 1-2"));
+  job["groups"][0]["hosts"] = json::array({0, 1, 2});
+  job["ranks"][1]["alone"] = "memfd_create: Operation not permitted";
+  const std::string text = text_of(status_of(json::array({job})));
+  EXPECT_THAT(text, Not(HasSubstr(" x ")));
+  EXPECT_THAT(text, HasSubstr("shares memory with no rank of its host: memfd_create: Operation"));
 }
 
 }  // namespace

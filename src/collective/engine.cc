@@ -7,7 +7,6 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
-#include "numeric/stream_copy.h"
 #include "runtime/clock.h"
 
 namespace sumcast::collective {
@@ -32,6 +31,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   auto engine =
       std::unique_ptr<Engine>(new Engine(std::move(options), std::move(*poller), std::move(*wake)));
   if (auto r = engine->poller_.add(engine->wake_.fd(), kWakeToken); !r) return fail(r.error());
+  engine->poller_.set_spin(engine->options_.spin);
 
   ShardHostOptions shard;
   shard.listen = engine->options_.local.with_port(0);
@@ -108,7 +108,7 @@ Result<void> Engine::start(const control::JobPlan& plan, Rank rank,
 
 uint32_t Engine::slots_wanted() const {
   uint32_t most = 1;
-  for (const auto& path : paths_) most = std::max(most, path->window);
+  for (const auto& path : paths_) most = std::max(most, path->congestion.limit());
   return most;
 }
 
@@ -195,9 +195,6 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     operation->input = static_cast<const std::byte*>(in);
     operation->output = static_cast<std::byte*>(out);
     operation->posted_at = now;
-    // In place, what was just sent still lies in the cache: there ordinary stores are cheaper.
-    operation->streams =
-        in != out && what.count * element_bytes(what.type) >= numeric::kStreamBytesMin;
     operation->group_size = static_cast<uint32_t>(group->plan.ranks.size());
     group->history[what.sequence % Group::kHistory] = what;
     group->unfinished.push_back(operation);
@@ -334,6 +331,7 @@ void Engine::run_timers(Instant now) {
         const bool silent = window->heard_at + window->patience() <= now;
         window->core.on_timeout(now, silent ? window->patience() : window->path.rtt.rto(), probes,
                                 gaps);
+        window->path.congestion.on_results_lost(static_cast<uint32_t>(gaps.size()));
         send_notes(window->path, wire::Kind::kProbe, group->plan.slot_base.value, probes.view());
         send_notes(window->path, wire::Kind::kGap, group->plan.slot_base.value, gaps.view());
         counters_.probes += probes.size();

@@ -46,6 +46,7 @@ struct EngineOptions {
   int socket_buffer_bytes = 212992;
   uint32_t datagram_bytes_max = kDatagramBytesDefault;  ///< Paths are probed up to this.
   uint32_t window_max = 0;  ///< Datagrams in flight; 0: from socket buffers.
+  Duration spin{0};         ///< How long to look for datagrams before sleeping (net/poll.h).
   net::FaultPlan faults;
 };
 
@@ -123,6 +124,7 @@ class Engine final : public LocalMember {
   void start_operations(Group& group);
   void pump(Instant now);
   bool send_path(Path& path, Instant now);
+  static void count_repeats(Path& path, std::span<const core::Outgoing> items);
   bool send_items(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_remote(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_local(Window& window, const core::Outgoing& item, Instant now);

@@ -184,7 +184,7 @@ Result<void> Engine::prove_paths(Instant deadline) {
   return {};
 }
 
-/// How much may be in flight on a path: what the receive buffers at both ends surely hold (P11).
+/// How much may be in flight on a path at most: what the receive buffers at both ends surely hold (P11).
 /// Under `direct` all members' datagrams meet in one buffer, so each path gets its share.
 void Engine::size_windows() {
   for (auto& path : paths_) {
@@ -200,7 +200,7 @@ void Engine::size_windows() {
       window *= options_.flows;
     }
     if (options_.window_max != 0) window = std::min(window, options_.window_max);
-    path->window = std::max(window, kWindowMin);
+    path->congestion = core::CongestionWindow({.limit = std::max(window, kWindowMin)});
   }
 }
 

@@ -8,7 +8,6 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
-#include "numeric/stream_copy.h"
 
 namespace sumcast::collective {
 
@@ -94,16 +93,18 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   }
   const auto slot = static_cast<uint16_t>(header.slot - group->plan.slot_base.value);
   const auto expected = window->core.expectation(slot);
+  const bool current = expected.in_flight && expected.phase == header.phase;
   // A plain pointer: counting references here would stall each datagram on the stores of the last.
-  Operation* operation = nullptr;
-  ChunkPlace place;
-  if (expected.in_flight && expected.phase == header.phase) {
-    operation = window->operation(expected.ticket).get();
-    if (operation->digest != header.digest || header.chunk != expected.chunk) {
-      ++counters_.stale;
-      return;
-    }
-    place = operation->geometry->place(window->shard, expected.chunk);
+  Operation* const operation = current ? window->operation(expected.ticket).get() : nullptr;
+  if (current && (operation->digest != header.digest || header.chunk != expected.chunk)) {
+    ++counters_.stale;
+    return;
+  }
+  // Made in place, for the same reason: a copy of what was just written in smaller parts waits until
+  // all earlier stores have left the core, and those go to lines that no cache holds.
+  const ChunkPlace place =
+      current ? operation->geometry->place(window->shard, expected.chunk) : ChunkPlace{};
+  if (current) {
     const size_t bytes = place.receives
                              ? numeric::payload_bytes(operation->descriptor.type,
                                                       operation->descriptor.format, place.lanes)
@@ -128,7 +129,10 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   ++counters_.results;
   window->heard_at = now;
   --path.in_flight;
-  if (!delivery.repeated && !path.local) path.rtt.on_sample(delivery.since_sent);
+  if (!path.local) {
+    if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
+    path.congestion.on_result(now, delivery.repeated ? Duration{0} : delivery.since_sent);
+  }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {
     const OperationPtr ended = std::move(window->operation(delivery.ticket));
@@ -143,11 +147,7 @@ void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
   std::byte* at = operation.output + place.output_offset * width;
   switch (what.format) {
     case WireFormat::kNative:
-      if (operation.streams) {
-        numeric::stream_copy(at, lanes.data(), lanes.size());
-      } else {
-        std::memcpy(at, lanes.data(), lanes.size());
-      }
+      std::memcpy(at, lanes.data(), lanes.size());
       break;
     case WireFormat::kFixed: {
       const auto* codes =
@@ -173,7 +173,6 @@ void Engine::finish(Group& group, const OperationPtr& operation, std::optional<E
     if (mine != operation->input) std::memmove(mine, operation->input, bytes);
   }
   operation->error = std::move(error);
-  if (operation->streams) numeric::stream_fence();
   operation->done.store(true, std::memory_order_release);
   while (!group.unfinished.empty() &&
          group.unfinished.front()->done.load(std::memory_order_relaxed)) {

@@ -5,6 +5,7 @@
 
 #include "collective/engine.h"
 #include "collective/shard_state.h"
+#include "core/congestion.h"
 
 namespace sumcast::collective {
 
@@ -22,7 +23,8 @@ struct Engine::Path {
   std::optional<Verifier> verifier;
   core::RttEstimator rtt;
   uint32_t in_flight = 0;
-  uint32_t window = 1;  // Datagrams that may be in flight.
+  core::CongestionWindow congestion;
+  uint32_t refused = 0;  // Contributions that a full socket gave back: their repeats are no losses.
   Instant retry_at = Instant::never();
 
   // Proving (engine_paths.cc).

@@ -37,7 +37,6 @@ struct Operation {
   std::optional<Geometry> geometry;
   uint32_t windows_left = 0;  ///< Shards that still owe chunks.
   Instant posted_at{};
-  bool streams = false;  ///< Too large for the cache: results are stored past it.
 
   /// Wire format `fixed`: exponent codes per block, combined over all ranks by an operation of
   /// their own that comes first.

@@ -230,8 +230,8 @@ void ClientLoop::on_opened(const GroupOpened& opened) {
   open_groups_.insert(opened.group);
   request->second.answered = true;
   request->second.plan =
-      GroupPlan{welcome_.incarnation, opened.group,      opened.key,          opened.ranks,
-                opened.slot_base,     opened.slot_count, opened.payload_bytes};
+      GroupPlan{welcome_.incarnation, opened.group,      opened.key,           opened.ranks,
+                opened.slot_base,     opened.slot_count, opened.payload_bytes, opened.hosts};
   answered_.notify_all();
 }
 

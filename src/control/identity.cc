@@ -20,7 +20,7 @@ std::string host_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   struct stat network {};
   // Without /proc nothing can be known: then no other process counts as a neighbour.
-  if (!std::getline(file, boot) || ::stat("/proc/self/ns/net", &network) != 0) {
+  if (!std::getline(file, boot) || ::stat("/proc/thread-self/ns/net", &network) != 0) {
     return "unknown:" + process_name();
   }
   return fmt::format("{}:{}", boot, network.st_ino);

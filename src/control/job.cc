@@ -147,6 +147,7 @@ JobStatus Job::status(Instant now) const {
     RankStatus& row = status.ranks.emplace_back();
     row.state = rank.state;
     row.member = rank.member;
+    row.alone = rank.alone;
     if (rank.heard_at.is_set()) row.silent = std::max<Duration>(0ns, now - rank.heard_at);
     for (const auto& [id, activity] : rank.activities) {
       row.groups.push_back(activity.reported);
@@ -156,7 +157,7 @@ JobStatus Job::status(Instant now) const {
   for (const auto& [id, group] : groups_) {
     status.groups.push_back(GroupStatus{id, group.plan.key, group.plan.ranks, group.slots.base,
                                         group.slots.count, group.plan.payload_bytes,
-                                        group.aborted});
+                                        group.plan.hosts, group.aborted});
   }
   for (const auto& [key, pending] : pending_) {
     if (!pending.failure) status.groups_pending.push_back(key);

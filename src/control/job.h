@@ -59,6 +59,7 @@ class Job {
     RankState state = RankState::kAbsent;
     std::optional<ConnectionId> connection;
     Member member;
+    std::string alone;       // Why it shares memory with nobody, as it last said.
     bool went_away = false;  // Had joined and was lost before the job started.
     Instant joined_at;
     Instant join_deadline;
@@ -72,6 +73,7 @@ class Job {
     };
     std::vector<Rank> ranks;
     std::map<Rank, Offer> asked;
+    std::optional<GroupId> leaders_of;
     Instant begun;
     Instant deadline;
     std::optional<Error> failure;  // Set: `asked` have been told, late comers still will be.
@@ -87,6 +89,7 @@ class Job {
   struct Group {
     GroupPlan plan;
     SlotRange slots;
+    std::optional<GroupId> leaders_of;  // Two groups of one fate: an abort of either ends both.
     std::set<Rank> closed;
     std::optional<Error> aborted;
     std::optional<Inquiry> inquiry;
@@ -105,6 +108,7 @@ class Job {
   void expire_pending(Instant now);
   void drop_pending_of(const std::vector<Rank>& gone, const std::string& text);
   void open_group(const std::string& key, const PendingGroup& pending);
+  std::vector<uint32_t> hosts_of(const std::vector<Rank>& ranks) const;
   GroupId next_group_id(const std::string& key);
   void on_close(Rank rank, GroupId group);
   void release_if_closed(GroupId group);
@@ -116,7 +120,7 @@ class Job {
   std::string last_operation(Rank rank, Instant now) const;
   void die(const std::vector<Rank>& ranks, std::string_view cause, Instant now);
   void on_leave(Rank rank, const Leave& leave, Instant now);
-  void abort_group(Group& group, Error error, std::vector<Rank> ranks);
+  void abort_group(Group& group, const Error& error, const std::vector<Rank>& ranks);
   void forget(const std::vector<Rank>& gone);
 
   // job_inquiry.cc

@@ -51,11 +51,19 @@ Result<void> Job::check_open(Rank rank, const OpenGroup& open) const {
     return fail(ErrorCode::kAborted, fmt::format("group \"{}\" cannot open: {} has {}", open.key,
                                                  who(member), left ? "left" : "died"));
   }
+  if (!open.leaders_of) return {};
+  const auto whole = groups_.find(*open.leaders_of);
+  if (whole == groups_.end()) return wrong("the group that it connects the hosts of is not open");
+  if (whole->second.aborted) return fail(*whole->second.aborted);
+  if (!std::ranges::all_of(ranks, [&](Rank one) { return is_member(whole->second, one); })) {
+    return wrong("a rank is not in the group that it connects the hosts of");
+  }
   return {};
 }
 
 void Job::on_open(Rank rank, const OpenGroup& open, Instant now) {
   if (auto sane = check_open(rank, open); !sane) return refuse_open(rank, open.key, sane.error());
+  record(rank).alone = open.alone;
   auto found = pending_.find(open.key);
   if (found != pending_.end() && found->second.failure && found->second.asked.contains(rank)) {
     pending_.erase(found);  // It knows of the failure and tries again.
@@ -68,8 +76,10 @@ void Job::on_open(Rank rank, const OpenGroup& open, Instant now) {
           Error{ErrorCode::kNoSlots, fmt::format("group \"{}\": {} groups already wait to open",
                                                  open.key, pending_.size())});
     }
-    found =
-        pending_.emplace(open.key, PendingGroup{open.ranks, {}, now, now + open.timeout, {}}).first;
+    found = pending_
+                .emplace(open.key,
+                         PendingGroup{open.ranks, {}, open.leaders_of, now, now + open.timeout, {}})
+                .first;
   }
   PendingGroup& pending = found->second;
   if (pending.asked.contains(rank)) {
@@ -161,7 +171,10 @@ void Job::open_group(const std::string& key, const PendingGroup& pending) {
     payload = std::min(payload, offer.payload_bytes);
     wanted = std::min(wanted, offer.slots);
   }
-  const auto slots = slots_.take(wanted);
+  std::vector<uint32_t> hosts = hosts_of(pending.ranks);
+  // Where hosts have several ranks, datagrams travel in a group of one rank per host.
+  const bool shares = *std::ranges::max_element(hosts) + 1 < hosts.size();
+  const auto slots = slots_.take(shares ? 1 : wanted);
   if (!slots) {
     const Error error{ErrorCode::kNoSlots,
                       fmt::format("group \"{}\": all {} slots of job \"{}\" are taken by {} open "
@@ -171,13 +184,42 @@ void Job::open_group(const std::string& key, const PendingGroup& pending) {
     return;
   }
   const GroupId id = next_group_id(key);
-  const GroupPlan plan{
-      incarnation_, id,     key, pending.ranks, SlotIndex(static_cast<uint16_t>(slots->base)),
-      slots->count, payload};
-  groups_.emplace(id, Group{plan, *slots, {}, {}, {}});
+  const GroupPlan plan{incarnation_,
+                       id,
+                       key,
+                       pending.ranks,
+                       SlotIndex(static_cast<uint16_t>(slots->base)),
+                       slots->count,
+                       payload,
+                       std::move(hosts)};
+  groups_.emplace(id, Group{plan, *slots, pending.leaders_of, {}, {}, {}});
   ++counters_.groups_opened;
   sink_.group_opened(plan);
-  tell(plan.ranks, GroupOpened{key, id, plan.ranks, plan.slot_base, plan.slot_count, payload});
+  tell(plan.ranks,
+       GroupOpened{key, id, plan.ranks, plan.slot_base, plan.slot_count, payload, plan.hosts});
+}
+
+/// Who of `ranks` shares a host with whom, as all of them will see it: if one rank of a host cannot
+/// share memory, each of its ranks is a host of its own.
+std::vector<uint32_t> Job::hosts_of(const std::vector<Rank>& ranks) const {
+  std::set<std::string> split;
+  for (const Rank rank : ranks) {
+    if (!record(rank).alone.empty()) split.insert(record(rank).member.host);
+  }
+  std::map<std::string, uint32_t> known;
+  std::vector<uint32_t> hosts;
+  uint32_t count = 0;
+  for (const Rank rank : ranks) {
+    const std::string& name = record(rank).member.host;
+    if (split.contains(name) || name.empty()) {
+      hosts.push_back(count++);
+      continue;
+    }
+    const auto [place, is_new] = known.emplace(name, count);
+    if (is_new) ++count;
+    hosts.push_back(place->second);
+  }
+  return hosts;
 }
 
 /// 0 for the world. Others take turns through 1..65535, so that an id rests as long as possible

@@ -41,8 +41,14 @@ void Job::on_give_up(Rank rank, const GiveUp& give_up) {
               {rank});
 }
 
-void Job::on_mismatch(const Mismatch& mismatch, Instant now) {
+void Job::on_mismatch(const Mismatch& reported, Instant now) {
+  Mismatch mismatch = reported;
   Group* group = find_group(mismatch.group, mismatch.rank_a);
+  if (group != nullptr && group->leaders_of) {
+    // Pieces of different operations met: what people know is the operations.
+    mismatch.group = *group->leaders_of;
+    group = find_group(mismatch.group, mismatch.rank_a);
+  }
   if (group == nullptr || !is_member(*group, mismatch.rank_b) || group->aborted ||
       mismatch.rank_a == mismatch.rank_b) {
     return;

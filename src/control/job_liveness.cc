@@ -127,14 +127,18 @@ void Job::on_leave(Rank rank, const Leave& leave, Instant now) {
 }
 
 /// Once per group: the first reason stands. The group still owns its slots until all close it.
-void Job::abort_group(Group& group, Error error, std::vector<Rank> ranks) {
+void Job::abort_group(Group& group, const Error& error, const std::vector<Rank>& ranks) {
   if (group.aborted) return;
   ++counters_.aborts;
   std::vector<Rank> users = live_members(group);
   std::erase_if(users, [&](Rank rank) { return group.closed.contains(rank); });
-  tell(users, Abort{group.plan.group, error.code, error.what, std::move(ranks)});
-  group.aborted = std::move(error);
+  tell(users, Abort{group.plan.group, error.code, error.what, ranks});
+  group.aborted = error;
   group.inquiry.reset();
+  for (auto& [id, other] : groups_) {
+    const bool one_fate = other.leaders_of == group.plan.group || group.leaders_of == id;
+    if (one_fate) abort_group(other, error, ranks);
+  }
 }
 
 /// `gone` use nothing any more: groups that only they held are released, and the job ends with the

@@ -70,7 +70,8 @@ template <>
 inline constexpr auto kSchema<OpenGroup> = layout<OpenGroup>(
     "open_group", field("key", &OpenGroup::key), field("ranks", &OpenGroup::ranks),
     field("payload_bytes_max", &OpenGroup::payload_bytes_max),
-    field("slots_wanted", &OpenGroup::slots_wanted), field("timeout_ms", &OpenGroup::timeout));
+    field("slots_wanted", &OpenGroup::slots_wanted), field("timeout_ms", &OpenGroup::timeout),
+    field("alone", &OpenGroup::alone), field("leaders_of", &OpenGroup::leaders_of));
 template <>
 inline constexpr auto kSchema<CloseGroup> = layout<CloseGroup>("close_group",
                                                                field("group", &CloseGroup::group));
@@ -114,7 +115,7 @@ inline constexpr auto kSchema<GroupOpened> = layout<GroupOpened>(
     "group_opened", field("key", &GroupOpened::key), field("group", &GroupOpened::group),
     field("ranks", &GroupOpened::ranks), field("slot_base", &GroupOpened::slot_base),
     field("slot_count", &GroupOpened::slot_count),
-    field("payload_bytes", &GroupOpened::payload_bytes));
+    field("payload_bytes", &GroupOpened::payload_bytes), field("hosts", &GroupOpened::hosts));
 template <>
 inline constexpr auto kSchema<Describe> = layout<Describe>("describe",
                                                            field("group", &Describe::group),

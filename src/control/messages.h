@@ -22,7 +22,7 @@
 namespace sumcast::control {
 
 /// Version of this vocabulary; both hellos carry it and must agree.
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 /// Longest body of a frame: the welcome to 1,024 members with all their texts at the limit.
 inline constexpr size_t kBodyBytesMax = size_t{4} << 20;
 /// Longest text in a message; encoding cuts what is longer.
@@ -86,6 +86,10 @@ struct OpenGroup {
   uint32_t payload_bytes_max = 0;
   uint32_t slots_wanted = 0;
   milliseconds timeout{0};
+  /// Why this rank shares memory with nobody, for people; empty: it can with the ranks of its host.
+  std::string alone{};
+  /// The group whose hosts this one connects: its members are one rank of each.
+  std::optional<GroupId> leaders_of{};
   bool operator==(const OpenGroup&) const = default;
 };
 struct CloseGroup {
@@ -158,7 +162,8 @@ struct GroupOpened {
   std::vector<Rank> ranks;
   SlotIndex slot_base;
   uint32_t slot_count = 0;
-  uint32_t payload_bytes = 0;  ///< The least that a member offered.
+  uint32_t payload_bytes = 0;     ///< The least that a member offered.
+  std::vector<uint32_t> hosts{};  ///< As in GroupPlan.
   bool operator==(const GroupOpened&) const = default;
 };
 /// Which operation do you have there? By number, or (`sequence` 0) by digest.

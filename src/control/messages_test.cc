@@ -12,6 +12,7 @@ const GroupActivity kActivity{GroupId(3), 12, 11, "all_reduce f32[9] sum", milli
 std::vector<ClientMessage> client_messages() {
   return {Join{"x", Rank(3), 8, "boot", "h:1", "a:1", "a:2", "tag", milliseconds(10'000)},
           OpenGroup{"world", {Rank(0), Rank(3)}, 1420, 128, milliseconds(5000)},
+          OpenGroup{"g", {Rank(0)}, 1420, 1, milliseconds(1), "another user", GroupId(3)},
           CloseGroup{GroupId(65535)},
           Heartbeat{7, {kActivity, kActivity}},
           Overdue{GroupId(1), 1ull << 40, "barrier", milliseconds(5000)},
@@ -25,7 +26,7 @@ std::vector<ServerMessage> server_messages() {
   const Member member{Rank(1), "boot", "h:1", "a:1", "a:2", "10.0.0.1", "tag"};
   return {Welcome{Incarnation(0xFFFFFFFF), Epoch(1), {member, member}, {"a:1"}, milliseconds(250)},
           Refused{"key", ErrorCode::kTimeout, "waiting"},
-          GroupOpened{"key", GroupId(2), {Rank(0)}, SlotIndex(65535), 1, 1420},
+          GroupOpened{"key", GroupId(2), {Rank(0)}, SlotIndex(65535), 1, 1420, {0}},
           Describe{GroupId(2), 1, 7, 0xAAAA},
           ReportNow{3},
           Abort{std::nullopt, ErrorCode::kAborted, "gone", {}},
@@ -53,8 +54,8 @@ TEST(Messages, ComeBackAsTheyWent) {
 
 TEST(Messages, HaveAWireFormThatDoesNotDrift) {
   EXPECT_EQ(encode(ClientMessage(OpenGroup{"g", {Rank(1)}, 2, 3, milliseconds(4)})),
-            R"({"key":"g","kind":"open_group","payload_bytes_max":2,"ranks":[1],"slots_wanted":3,)"
-            R"("timeout_ms":4})");
+            R"({"alone":"","key":"g","kind":"open_group","leaders_of":null,"payload_bytes_max":2,)"
+            R"("ranks":[1],"slots_wanted":3,"timeout_ms":4})");
   EXPECT_EQ(encode(ServerMessage(Abort{std::nullopt, ErrorCode::kAborted, "t", {}})),
             R"({"code":6,"group":null,"kind":"abort","ranks":[],"text":"t"})");
   EXPECT_EQ(encode(ServerHello{1, "ab", true}),
@@ -107,7 +108,7 @@ TEST(Messages, ReadOnlyTheNumberOfAnotherProtocolsHello) {
   const auto hello = decode_server_hello(R"({"kind":"hello","protocol":9,"novelty":[]})");
   ASSERT_TRUE(hello.has_value());
   EXPECT_EQ(hello->protocol, 9u);
-  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":1,"novelty":[]})").has_value());
+  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":2,"novelty":[]})").has_value());
   EXPECT_FALSE(decode_server_hello(R"({"kind":"join","protocol":9})").has_value());
 }
 

@@ -30,6 +30,9 @@ struct GroupPlan {
   SlotIndex slot_base;
   uint32_t slot_count = 0;     ///< At least 1.
   uint32_t payload_bytes = 0;  ///< The least that a member offered.
+  /// The host of each rank in `ranks`: those that share memory have the same number. Hosts are
+  /// numbered from 0 in order of their first rank. The order of additions follows from it.
+  std::vector<uint32_t> hosts{};
 };
 
 /// Hears of jobs and groups before their members do, so that shards are ready when the first

@@ -35,13 +35,10 @@ json rank_json(const RankStatus& rank, size_t number) {
                       {"age_ms", activity.age.count()},
                       {"tag", activity.tag}});
   }
-  return {{"rank", number},
-          {"state", name_of(rank.state)},
-          {"name", rank.member.name},
-          {"address", rank.member.address},
-          {"tag", rank.member.tag},
-          {"silent_ms", in_milliseconds(rank.silent)},
-          {"groups", std::move(groups)}};
+  return {{"rank", number},           {"state", name_of(rank.state)},
+          {"name", rank.member.name}, {"address", rank.member.address},
+          {"tag", rank.member.tag},   {"silent_ms", in_milliseconds(rank.silent)},
+          {"alone", rank.alone},      {"groups", std::move(groups)}};
 }
 
 json group_json(const GroupStatus& group) {
@@ -50,6 +47,7 @@ json group_json(const GroupStatus& group) {
           {"ranks", rank_values(group.ranks)},
           {"slot_base", group.slot_base},
           {"slot_count", group.slot_count},
+          {"hosts", group.hosts},
           {"payload_bytes", group.payload_bytes},
           {"aborted", group.aborted ? json(group.aborted->what) : json(nullptr)}};
 }

@@ -29,6 +29,7 @@ struct RankStatus {
   RankState state = RankState::kAbsent;
   Member member;
   Duration silent{0};                 ///< Since it was last heard.
+  std::string alone;                  ///< Why it shares memory with nobody; empty if it may.
   std::vector<GroupActivity> groups;  ///< As it last reported, ages brought up to now.
 };
 
@@ -39,6 +40,7 @@ struct GroupStatus {
   uint32_t slot_base = 0;
   uint32_t slot_count = 0;
   uint32_t payload_bytes = 0;
+  std::vector<uint32_t> hosts;  ///< As in GroupPlan.
   std::optional<Error> aborted;
 };
 

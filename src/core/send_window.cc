@@ -33,7 +33,7 @@ size_t SendWindow::bytes_needed(const SendWindowConfig& config) {
 }
 
 SendWindow::SendWindow(const SendWindowConfig& config, std::span<std::byte> memory)
-    : config_(config), flight_([&] {
+    : config_(config), patience_(config.reorder_window, config.gap_interval), flight_([&] {
         SUMCAST_ASSERT(config.slots >= 1 && config.slots < OrderList::kNone);
         SUMCAST_ASSERT(config.operations >= 1);
         Arena arena(memory);
@@ -127,6 +127,7 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
 
   delivery = Delivery{slot.ticket, slot.chunk, ++op.completed == op.total, now - slot.sent_at,
                       slot.repeated};
+  if (!slot.repeated) patience_.on_round_trip(delivery.since_sent);
   backoff_ = 0;
   flight_.remove(index);
   --in_flight_;
@@ -157,7 +158,7 @@ void SendWindow::note_number(Operation& op, uint32_t number, Instant now) {
     return;
   }
   for (uint32_t n = op.number_high; n < number && gaps_ < gap_memory_.size(); ++n) {
-    gap_memory_[gaps_++] = Gap{op.digest, n, now + config_.reorder_window};
+    gap_memory_[gaps_++] = Gap{op.digest, n, now + patience_.reorder()};
   }
   op.number_high = number + 1;
 }
@@ -205,7 +206,7 @@ void SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes
     Gap& gap = gap_memory_[i];
     if (gap.report_at > now) continue;
     gaps.push(Want{0, gap.number, gap.digest});
-    gap.report_at = now + config_.gap_interval;
+    gap.report_at = now + patience_.repeat();
   }
 }
 

@@ -19,14 +19,15 @@
 #include "base/arena.h"
 #include "base/time.h"
 #include "core/order_list.h"
+#include "core/patience.h"
 
 namespace sumcast::core {
 
 struct SendWindowConfig {
   uint16_t slots = 1;
   uint16_t operations = 256;  ///< Must not exceed SlotPoolConfig::operations of the shard.
-  Duration reorder_window = std::chrono::milliseconds(1);  ///< Before a skipped result is a gap.
-  Duration gap_interval = std::chrono::milliseconds(15);   ///< Before a gap is reported again.
+  Duration reorder_window = std::chrono::milliseconds(1);  ///< Longest before a skip is a gap.
+  Duration gap_interval = std::chrono::milliseconds(15);   ///< Longest before it is told again.
   uint32_t first_phase = 0;                                ///< As the shard's pool begins.
 };
 
@@ -142,6 +143,7 @@ class SendWindow {
   Duration backed_off(Duration rto) const;
 
   SendWindowConfig config_;
+  Patience patience_;
   std::span<Slot> slots_;
   std::span<Operation> operations_;  // Ring by ticket; a power of two, since tickets wrap.
   std::span<Gap> gap_memory_;

@@ -31,7 +31,10 @@ size_t SlotPool::bytes_needed(const SlotPoolConfig& config) {
 }
 
 SlotPool::SlotPool(const SlotPoolConfig& config, std::span<std::byte> memory)
-    : config_(config), words_(words_for(config.members)), open_([&] {
+    : config_(config),
+      patience_(config.reorder_window, config.ask_interval),
+      words_(words_for(config.members)),
+      open_([&] {
         SUMCAST_ASSERT(config.members >= 1);
         SUMCAST_ASSERT(config.slots >= 1 && config.slots < OrderList::kNone);
         SUMCAST_ASSERT(config.operations >= 1);
@@ -73,7 +76,7 @@ Verdict SlotPool::on_contribution(const Contribution& in, Instant now) {
     return slot.stored.valid && in.phase == slot.stored.phase ? Verdict::kAnswer : Verdict::kStale;
   }
   if (slot.counted == 0) {
-    if (!open(slot, in.slot, in)) return Verdict::kForeign;
+    if (!open(slot, in.slot, in, now)) return Verdict::kForeign;
   } else if (in.digest != slot.digest || in.chunk != slot.chunk || in.total != slot.total) {
     return Verdict::kMismatch;  // P4
   } else if (test_bit(seen_words(in.slot), in.member)) {
@@ -88,8 +91,12 @@ Verdict SlotPool::on_contribution(const Contribution& in, Instant now) {
 }
 
 /// The first contribution of a phase defines what the slot collects.
-bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in) {
+bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in, Instant now) {
   if (find_or_add_operation(in.digest, in.total) == nullptr) return false;
+  // Within an operation, the quickest member has just had the result before.
+  if (slot.stored.valid && slot.stored.digest == in.digest) {
+    patience_.on_round_trip(now - slot.completed_at);
+  }
   slot.digest = in.digest;
   slot.chunk = in.chunk;
   slot.total = in.total;
@@ -108,6 +115,7 @@ void SlotPool::complete(Slot& slot, uint16_t index, Instant now) {
   // may, and then it is gone before its last slot completes: that spoils their own sums only.
   Operation* operation = find_operation(slot.digest);
   const uint32_t next = operation != nullptr ? operation->next++ : slot.total;  // P7
+  slot.completed_at = now;
   slot.stored = StoredResult{true, slot.phase, slot.digest, slot.chunk, next};
   if (operation != nullptr && ++operation->completed == operation->total) {
     erase_operation(operation);
@@ -126,7 +134,7 @@ void SlotPool::mark_overtaken_before(uint16_t index, Instant now) {
     SUMCAST_ASSERT(first_fresh_ != OrderList::kNone);
     Slot& late = slots_[first_fresh_];
     late.overtaken = true;
-    late.ask_at = now + config_.reorder_window;
+    late.ask_at = now + patience_.reorder();
     next_ask_ = std::min(next_ask_, late.ask_at);
     first_fresh_ = open_.next(first_fresh_);
   }
@@ -135,7 +143,7 @@ void SlotPool::mark_overtaken_before(uint16_t index, Instant now) {
 
 void SlotPool::ask_missing(uint16_t index, BoundedList<Ask>& asks, Instant now) {
   if (asks.full()) return;  // Still due.
-  slots_[index].ask_at = now + config_.ask_interval;
+  slots_[index].ask_at = now + patience_.repeat();
   const auto seen = seen_words(index);
   for (uint16_t member = 0; member < config_.members; ++member) {
     if (test_bit(seen, member)) continue;

@@ -23,6 +23,7 @@
 #include "base/arena.h"
 #include "base/time.h"
 #include "core/order_list.h"
+#include "core/patience.h"
 
 namespace sumcast::core {
 
@@ -30,8 +31,8 @@ struct SlotPoolConfig {
   uint16_t members = 1;       ///< Size of the group, 1..65535.
   uint16_t slots = 1;         ///< 1..65534.
   uint16_t operations = 256;  ///< Operations that may be incomplete at once (P8).
-  Duration reorder_window = std::chrono::milliseconds(1);  ///< Grace before an overtaken slot asks.
-  Duration ask_interval = std::chrono::milliseconds(15);   ///< Before it asks again.
+  Duration reorder_window = std::chrono::milliseconds(1);  ///< Longest grace of an overtaken slot.
+  Duration ask_interval = std::chrono::milliseconds(15);   ///< Longest before it asks again.
   uint32_t first_phase = 0;                                ///< Of every slot.
 };
 
@@ -126,6 +127,7 @@ class SlotPool {
     uint16_t first_member = 0;
     bool overtaken = false;
     Instant ask_at{};
+    Instant completed_at{};
     StoredResult stored;
   };
   struct Operation {
@@ -133,7 +135,7 @@ class SlotPool {
     uint32_t total = 0, next = 0, completed = 0;
   };
 
-  bool open(Slot& slot, uint16_t index, const Contribution& in);
+  bool open(Slot& slot, uint16_t index, const Contribution& in, Instant now);
   void complete(Slot& slot, uint16_t index, Instant now);
   void mark_overtaken_before(uint16_t index, Instant now);
   void ask_missing(uint16_t index, BoundedList<Ask>& asks, Instant now);
@@ -144,6 +146,7 @@ class SlotPool {
   std::span<uint64_t> quiet_words(uint16_t slot, uint32_t version) const;
 
   SlotPoolConfig config_;
+  Patience patience_;
   uint32_t words_;  // Of a member bitmap.
   std::span<Slot> slots_;
   std::span<uint64_t> seen_;         // [slots][words_]

@@ -114,6 +114,7 @@ Result<DaemonOptions> options_of(const runtime::Settings& settings) {
   options.slots_per_job = settings.daemon_slots_per_thread;
   options.heartbeat = settings.heartbeat_interval;
   options.death = settings.heartbeat_death;
+  options.spin = settings.spin;
   options.faults.loss = settings.fault_loss;
   options.faults.duplicate = settings.fault_duplicate;
   options.faults.reorder = settings.fault_reorder;

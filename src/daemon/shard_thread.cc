@@ -69,6 +69,7 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ShardThreadOptions optio
   if (!opened) return fail(std::move(opened.error()));
   agent->host_ = std::move(*opened);
   agent->host_->set_mismatch_observer(std::move(options.on_mismatch));
+  agent->poller_.set_spin(options.spin);
   agent->endpoint_ = agent->host_->endpoint();
   agent->buffer_advice_ = std::move(port->buffer_advice);
 

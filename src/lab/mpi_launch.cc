@@ -102,20 +102,23 @@ void append(Words& words, const Words& more) {
 
 // ob1 over TCP is the transport that suits Ethernet; the yield keeps more ranks than processors
 // from spinning each other out. Session files go to the container's private /dev/shm.
-Words openmpi_words(const Cluster& cluster, const Words& hosts, const std::string& agent) {
-  Words words = {"mpirun.openmpi", "--allow-run-as-root", "-np", std::to_string(hosts.size())};
+Words openmpi_words(const Cluster& cluster, Words hosts, int per_host, const std::string& agent) {
+  Words words = {"mpirun.openmpi", "--allow-run-as-root", "-np",
+                 std::to_string(static_cast<int>(hosts.size()) * per_host)};
   const auto set = [&](const char* name, const std::string& value) {
     append(words, {"--mca", name, value});
   };
   set("pml", "ob1");
-  set("btl", "tcp,self");
+  set("btl", per_host > 1 ? "vader,tcp,self" : "tcp,self");
   set("mpi_yield_when_idle", "1");
   if (!cluster.has_links()) {
     append(words, {"--oversubscribe"});
     set("btl_tcp_if_include", "lo");
     return words;
   }
-  append(words, {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by", "node"});
+  for (std::string& host : hosts) host += fmt::format(":{}", per_host);
+  append(words, {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by",
+                 per_host > 1 ? "slot" : "node"});
   append(words, {"--bind-to", "none"});
   set("plm", "rsh");
   set("plm_rsh_agent", agent);
@@ -128,16 +131,17 @@ Words openmpi_words(const Cluster& cluster, const Words& hosts, const std::strin
 }
 
 // Debian's MPICH speaks UCX, which would find shared memory between ranks of one machine.
-Words mpich_words(const Cluster& cluster, const Words& hosts, const std::string& agent) {
-  Words words = {"mpiexec.hydra", "-n", std::to_string(hosts.size())};
+Words mpich_words(const Cluster& cluster, Words hosts, int per_host, const std::string& agent) {
+  Words words = {"mpiexec.hydra", "-n", std::to_string(static_cast<int>(hosts.size()) * per_host)};
   if (!cluster.has_links()) {
     append(words, {"-launcher", "fork"});
   } else {
     append(words, {"-launcher", "rsh", "-launcher-exec", agent});
+    for (std::string& host : hosts) host += fmt::format(":{}", per_host);
     append(words, {"-hosts", fmt::format("{}", fmt::join(hosts, ","))});
     append(words, {"-localhost", cluster.address(Node::aggregator())});
   }
-  append(words, {"-genv", "UCX_TLS", "tcp,self"});
+  append(words, {"-genv", "UCX_TLS", per_host > 1 ? "sm,tcp,self" : "tcp,self"});
   append(words, {"-genv", "UCX_NET_DEVICES", cluster.interface(Node::of_worker(0))});
   return words;
 }
@@ -172,9 +176,9 @@ Result<Process> spawn_mpi(const Cluster& cluster, const MpiJob& job) {
   SpawnOptions spawning = job.spawning;
   spawning.contain = cluster.has_links();
   if (job.kind == MpiKind::kOpenMpi) {
-    words = openmpi_words(cluster, hosts, agent_path);
+    words = openmpi_words(cluster, hosts, job.ranks_per_host, agent_path);
   } else {
-    words = mpich_words(cluster, hosts, agent_path);
+    words = mpich_words(cluster, hosts, job.ranks_per_host, agent_path);
     for (const std::string& entry : chosen->env) {
       const size_t equals = entry.find('=');
       append(words, {"-genv", entry.substr(0, equals), entry.substr(equals + 1)});

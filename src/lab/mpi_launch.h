@@ -1,4 +1,4 @@
-// Starts an MPI job whose rank w really lives on worker w of a cluster, without ssh.
+// Starts an MPI job whose ranks really live on the workers of a cluster, without ssh.
 //
 // Both launchers, Open MPI's mpirun and MPICH's mpiexec, reach a host by running a *remote shell*
 // of the user's choice as `agent <host> <command>`. Ours enters the network namespace that belongs
@@ -22,6 +22,8 @@ struct MpiJob {
   std::vector<std::string> argv;
   /// All-reduce algorithm, "auto" for the library's own choice; see mpi_algorithms().
   std::string algorithm = "auto";
+  /// Consecutive ranks that live on one worker; with more than one they may use shared memory.
+  int ranks_per_host = 1;
   /// Further arguments of the launcher, put before the program: MCA parameters and the like.
   std::vector<std::string> launcher_arguments;
   /// Streams and environment of the launcher; rank 0 gets its standard input. `contain` is implied.
@@ -31,9 +33,9 @@ struct MpiJob {
 /// The names that MpiJob::algorithm can have: "auto" first.
 std::vector<std::string> mpi_algorithms(MpiKind kind);
 
-/// Starts one rank per worker. On loopback clusters all ranks run on this machine and talk TCP
-/// through loopback. kUnsupported for an unknown algorithm; kUnavailable without the launcher
-/// (mpirun.openmpi, mpiexec.hydra).
+/// Starts `ranks_per_host` ranks per worker. On loopback clusters all ranks run on this machine and
+/// talk TCP through loopback. kUnsupported for an unknown algorithm; kUnavailable without the
+/// launcher (mpirun.openmpi, mpiexec.hydra).
 Result<Process> spawn_mpi(const Cluster& cluster, const MpiJob& job);
 
 }  // namespace sumcast::lab

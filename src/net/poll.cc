@@ -1,5 +1,6 @@
 #include "net/poll.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -62,11 +63,23 @@ Result<void> Poller::remove(int fd) {
   return control(fd_.get(), EPOLL_CTL_DEL, fd, 0, Interest::kRead);
 }
 
-size_t Poller::wait(std::span<Event> events, Duration timeout) {
-  SUMCAST_ASSERT(!events.empty());
-  std::array<epoll_event, kEventsMax> ready;
-  const int room = static_cast<int>(std::min(events.size(), kEventsMax));
-  timeout = std::max(timeout, Duration::zero());
+void SpinBudget::on_wait(Duration length) {
+  if (length <= longest_ + longest_ / 2) {
+    span_ = std::min(longest_, 2 * span_);
+    rest_ = std::max(kRestMin, rest_ / 2);
+  } else {
+    span_ = std::max(longest_ / 8, span_ / 2);
+  }
+}
+
+void SpinBudget::on_crowd(Instant now) {
+  rest_until_ = now + rest_;
+  rest_ = std::min(kRestMax, 2 * rest_);
+}
+
+/// One call of the kernel. What is ready, 0 after the timeout or a signal.
+int Poller::look(std::span<epoll_event> ready, Duration timeout) {
+  const int room = static_cast<int>(ready.size());
   int count = -1;
   if (has_nanoseconds_) {
     const timespec span{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
@@ -78,7 +91,44 @@ size_t Poller::wait(std::span<Event> events, Duration timeout) {
     count = ::epoll_wait(fd_.get(), ready.data(), room, whole_milliseconds(timeout));
   }
   SUMCAST_ASSERT(count >= 0 || errno == EINTR);
-  const size_t filled = count < 0 ? 0 : static_cast<size_t>(count);
+  return std::max(count, 0);
+}
+
+/// Looks again and again, for as long as it may, from `begin` on.
+int Poller::spin(std::span<epoll_event> ready, Duration span, Instant begin) {
+  for (Instant now = begin;;) {
+    if (const int count = look(ready, Duration::zero()); count > 0) return count;
+    ::sched_yield();
+    const Instant after = monotonic_now();
+    if (after - now > SpinBudget::kCrowded) {
+      spin_.on_crowd(after);
+      return 0;
+    }
+    if (after - begin >= span) return 0;
+    now = after;
+  }
+}
+
+size_t Poller::wait(std::span<Event> events, Duration timeout) {
+  SUMCAST_ASSERT(!events.empty());
+  std::array<epoll_event, kEventsMax> memory;
+  const auto ready = std::span(memory).first(std::min(events.size(), kEventsMax));
+  timeout = std::max(timeout, Duration::zero());
+  int count = 0;
+  if (spin_.is_on() && timeout > Duration::zero()) {
+    const Instant begin = monotonic_now();
+    const Duration span = std::min(spin_.span(begin), timeout);
+    if (span > Duration::zero()) count = spin(ready, span, begin);
+    if (count == 0) {
+      const Duration spent = monotonic_now() - begin;
+      count = look(ready, timeout == Duration::max() ? timeout
+                                                     : std::max(timeout - spent, Duration::zero()));
+    }
+    spin_.on_wait(monotonic_now() - begin);
+  } else {
+    count = look(ready, timeout);
+  }
+  const auto filled = static_cast<size_t>(count);
   for (size_t i = 0; i < filled; ++i) {
     const uint32_t bits = ready[i].events;
     const bool failed = (bits & (EPOLLERR | EPOLLHUP)) != 0;

@@ -2,8 +2,16 @@
 //
 // Retransmission timers run below a millisecond, so the timeout goes through epoll_pwait2; kernels
 // before 5.11 lack it and get milliseconds, rounded up. It does not know what a token means.
+//
+// Falling asleep and being woken costs some 10 us of both sides' time, on virtual machines more: as
+// much as the answer to a small operation takes. So a poller may look again for a short while first.
+// Between two looks it gives the CPU away (sched_yield): where there are more processes than cores,
+// the one that we wait for is often the one that runs then. Two things end this: waits that turn out
+// long halve the next span; and a yield that takes long tells that others compute here, behind
+// whom one who yields stands in line, while one who sleeps is let in front when something arrives.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -11,7 +19,33 @@
 #include "base/time.h"
 #include "net/descriptor.h"
 
+struct epoll_event;
+
 namespace sumcast::net {
+
+/// How long a poller looks again before it sleeps. For one thread at a time.
+class SpinBudget {
+ public:
+  explicit SpinBudget(Duration longest = Duration{0}) : longest_(longest), span_(longest) {}
+
+  bool is_on() const { return longest_ > Duration{0}; }
+  /// How long to look now; 0: sleep at once.
+  Duration span(Instant now) const { return now < rest_until_ ? Duration{0} : span_; }
+  /// A wait has ended. Looking (longer) would have been worth it if it was a short one.
+  void on_wait(Duration length);
+  /// A yield took so long that somebody else must have computed meanwhile.
+  void on_crowd(Instant now);
+
+  static constexpr Duration kCrowded = std::chrono::microseconds(300);
+
+ private:
+  static constexpr Duration kRestMin = std::chrono::milliseconds(5);
+  static constexpr Duration kRestMax = std::chrono::seconds(1);
+
+  Duration longest_, span_;
+  Duration rest_ = kRestMin;  ///< After the next crowded yield; doubles each time.
+  Instant rest_until_{};
+};
 
 /// What a descriptor is watched for. Errors and hang-ups are always reported.
 enum class Interest : uint8_t { kRead = 1, kWrite = 2, kReadWrite = 3 };
@@ -38,10 +72,17 @@ class Poller {
   /// timeout or a signal.
   size_t wait(std::span<Event> events, Duration timeout);
 
+  /// From now on wait() looks again for up to `longest` before it sleeps; 0, as at first: not.
+  void set_spin(Duration longest) { spin_ = SpinBudget(longest); }
+
  private:
   explicit Poller(FileDescriptor fd) : fd_(std::move(fd)) {}
 
+  int look(std::span<epoll_event> ready, Duration timeout);
+  int spin(std::span<epoll_event> ready, Duration span, Instant begin);
+
   FileDescriptor fd_;
+  SpinBudget spin_;
   bool has_nanoseconds_ = true;  ///< Until epoll_pwait2 has said that it does not exist.
 };
 

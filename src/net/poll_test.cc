@@ -91,5 +91,59 @@ TEST(WakeUp, EndsAWaitFromAnotherThread) {
   EXPECT_EQ(poller->wait(events, 0ns), 0u);
 }
 
+TEST(SpinBudget, ShrinksWithLongWaitsAndGrowsWithShortOnes) {
+  SpinBudget budget(80us);
+  const Instant now{1};
+  EXPECT_EQ(budget.span(now), 80us);
+  budget.on_wait(121us);
+  EXPECT_EQ(budget.span(now), 40us);
+  for (int i = 0; i < 10; ++i) budget.on_wait(1ms);
+  EXPECT_EQ(budget.span(now), 10us) << "an eighth stays, or a change would go unnoticed for long";
+  budget.on_wait(120us);
+  EXPECT_EQ(budget.span(now), 20us) << "it slept, but had it looked longer, it would have seen it";
+  for (int i = 0; i < 10; ++i) budget.on_wait(5us);
+  EXPECT_EQ(budget.span(now), 80us);
+}
+
+TEST(SpinBudget, RestsLongerEachTimeOthersCompute) {
+  SpinBudget budget(80us);
+  Instant now{1};
+  budget.on_crowd(now);
+  EXPECT_EQ(budget.span(now), 0us);
+  EXPECT_EQ(budget.span(now + 5ms), 80us);
+  now = now + 5ms;
+  budget.on_crowd(now);
+  EXPECT_EQ(budget.span(now + 9ms), 0us);
+  EXPECT_EQ(budget.span(now + 10ms), 80us);
+  for (int i = 0; i < 30; ++i) budget.on_crowd(now);
+  EXPECT_EQ(budget.span(now + 1s), 80us) << "at most a second";
+}
+
+TEST(SpinBudget, OfNothingNeverSpins) {
+  SpinBudget budget;
+  budget.on_wait(0us);
+  EXPECT_EQ(budget.span(Instant{1}), 0us);
+  EXPECT_FALSE(budget.is_on());
+}
+
+TEST(Poller, ThatSpinsKeepsItsTimeoutAndSeesWhatArrives) {
+  auto poller = Poller::create();
+  ASSERT_TRUE(poller);
+  poller->set_spin(200us);
+  Pair pair;
+  ASSERT_TRUE(poller->add(pair.a.get(), 5));
+  std::array<Event, 4> events;
+  const Instant begin = monotonic_now();
+  EXPECT_EQ(poller->wait(events, 2ms), 0u);
+  EXPECT_GE(monotonic_now() - begin, 2ms);
+  for (int i = 0; i < 50; ++i) {
+    std::thread writer([&] { EXPECT_EQ(::write(pair.b.get(), "x", 1), 1); });
+    EXPECT_EQ(poller->wait(events, Duration::max()), 1u);
+    writer.join();
+    char byte;
+    EXPECT_EQ(::read(pair.a.get(), &byte, 1), 1);
+  }
+}
+
 }  // namespace
 }  // namespace sumcast::net

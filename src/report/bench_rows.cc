@@ -21,6 +21,7 @@ std::string to_json_line(const BenchRow& row) {
                      {"type", row.type},
                      {"wire", row.wire},
                      {"workers", row.workers},
+                     {"hosts", row.hosts},
                      {"rate_bps", row.rate_bps},
                      {"bytes", row.bytes},
                      {"time_us", row.time_us},

@@ -16,6 +16,7 @@ struct BenchRow {
   std::string type;        ///< "f32", ...
   std::string wire;        ///< "native", "bf16", ...
   int workers = 0;
+  int hosts = 0;          ///< Equal to workers unless hosts have several ranks.
   double rate_bps = 0.0;  ///< Each worker's link in bits per second, 0 if unshaped.
   uint64_t bytes = 0;     ///< The tensor's size, as nccl-tests counts it.
   double time_us = 0.0;   ///< Median.
@@ -24,7 +25,7 @@ struct BenchRow {
   double algbw_GBps = 0.0;         ///< bytes / time, in 1e9 bytes per second.
   double busbw_GBps = 0.0;         ///< algbw times the collective's factor.
   std::optional<double> bound_us;  ///< What the links alone would take; empty if unshaped.
-  std::optional<uint64_t> tx_bytes_per_worker;  ///< Per operation, the most of any worker.
+  std::optional<uint64_t> tx_bytes_per_worker;  ///< Per operation, the most of any host.
   std::optional<double> cpu_s_per_GB;  ///< All processes and softirq, per 1e9 bytes of tensor.
   std::optional<uint64_t> retransmits;
   std::optional<uint64_t>

@@ -35,6 +35,9 @@ struct Settings {
   std::string key_file;
   /// No keys and no tags: for trusted networks and measurements only, hence off.
   bool insecure = false;
+  /// No shared memory between ranks of one host. Off: one contribution per host is what lets a card
+  /// serve several ranks.
+  bool one_rank_per_host = false;
   /// "auto" chooses by group size, tensor size and what is reachable; see docs/numerics.md for
   /// which algorithms give equal bits.
   std::string algorithm = "auto";
@@ -46,6 +49,9 @@ struct Settings {
   Duration heartbeat_interval = 250ms;
   /// Silence after which a member is dead: leaves half a second of the promised two to tell all.
   Duration heartbeat_death = 1500ms;
+  /// How long a thread that waits for datagrams looks for them before it sleeps. Being woken costs
+  /// as much as a small operation takes; it gives its core to whoever wants it meanwhile.
+  Duration spin = 100us;
   /// Slots per shard that a job asks for, datagrams: 128 of 1,500 bytes are 187 KiB in flight,
   /// which fits Linux' default socket buffer of 212,992 bytes.
   uint32_t slots = 128;
@@ -62,6 +68,7 @@ struct Settings {
   /// Slots in each thread's pool, shared by its jobs. Each takes two versions of one datagram per
   /// worker: 1,024 slots with 8 workers are about 24 MB.
   uint32_t daemon_slots_per_thread = 1024;
+
 
   /// VERSION, WARN, INFO or TRACE. Warnings, because nothing may fall back silently.
   std::string debug_level = "WARN";

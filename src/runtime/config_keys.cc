@@ -86,6 +86,10 @@ constexpr ConfigKey kKeys[] = {
     {"insecure", "SUMCAST_INSECURE", &Settings::insecure, "",
      "Run without keys and tags. Anybody who can send to the job's ports can then change its "
      "results."},
+    {"one_rank_per_host", "SUMCAST_ONE_RANK_PER_HOST", &Settings::one_rank_per_host, "",
+     "Treat every rank as a host of its own: ranks of one host then send each for itself instead "
+     "of adding up in shared memory first. For rehearsals on one machine, and to find faults. The "
+     "same on all ranks."},
     {"algorithm",
      "SUMCAST_ALGORITHM",
      &Settings::algorithm,
@@ -99,6 +103,9 @@ constexpr ConfigKey kKeys[] = {
     {"timeout", "SUMCAST_TIMEOUT", &Settings::timeout, "",
      "How long an operation may wait for ranks that live but do not take part. Dead ranks are "
      "noticed by heartbeats, much earlier."},
+    {"spin", "SUMCAST_SPIN", &Settings::spin, "",
+     "How long a thread that waits for datagrams looks for them before it sleeps, giving its core "
+     "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on looking."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,

@@ -33,7 +33,7 @@ const char* name_of(OperationKind kind) {
   return "?";
 }
 
-uint32_t digest_of(const OperationDescriptor& d) {
+uint64_t fingerprint_of(const OperationDescriptor& d) {
   uint64_t hash = 0xCBF29CE484222325u;
   hash = mix(hash, d.group.value, 2);
   hash = mix(hash, d.sequence, 4);
@@ -43,10 +43,16 @@ uint32_t digest_of(const OperationDescriptor& d) {
   hash = mix(hash, static_cast<uint64_t>(d.format), 1);
   hash = mix(hash, d.root, 2);
   hash = mix(hash, d.count, 8);
+  if (d.part_of != 0) hash = mix(hash, d.part_of, 8);
   // FNV's low bits are its weakest: finish with an avalanche before folding.
   hash ^= hash >> 33;
   hash *= 0xFF51AFD7ED558CCDu;
   hash ^= hash >> 33;
+  return hash;
+}
+
+uint32_t digest_of(const OperationDescriptor& d) {
+  const uint64_t hash = fingerprint_of(d);
   const uint64_t folded = (hash ^ (hash >> 24) ^ (hash >> 48)) & 0xFFFFFFu;
   return static_cast<uint32_t>((folded == 0 ? 1 : folded) << 8) | (d.sequence & 0xFFu);
 }

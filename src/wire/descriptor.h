@@ -34,7 +34,13 @@ struct OperationDescriptor {
   WireFormat format = WireFormat::kNative;
   uint16_t root = 0;   ///< Rank in the group, for reduce and broadcast; else 0.
   uint64_t count = 0;  ///< Elements: of the tensor; per rank for all-gather and reduce-scatter.
+  /// The fingerprint of the operation that this one carries a piece of between hosts; 0: none. So
+  /// that hosts which do different things are stopped at the first piece, whatever it looks like.
+  uint64_t part_of = 0;
 };
+
+/// A 64-bit hash of all fields.
+uint64_t fingerprint_of(const OperationDescriptor& descriptor);
 
 /// 24 bits of a hash of all fields, then the sequence's low 8 bits: operations of a group that are
 /// under way at once, at most 256, never share a digest. Never 0 (0 means "none").

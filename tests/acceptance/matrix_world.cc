@@ -45,6 +45,7 @@ void with_world(uint32_t world, Algorithm algorithm, const std::function<void(Co
   Options options;
   options.world = world;
   options.insecure = true;
+  options.one_rank_per_host = !ranks_share_hosts();
   options.algorithm = algorithm;
   if (algorithm == Algorithm::kInNetwork) {
     options.aggregator = start_daemon(daemon);

@@ -64,6 +64,7 @@ Options options_of(const Step& step) {
   options.coordinator = step.text("coordinator");
   options.key_file = step.text("key");
   options.insecure = options.key_file.empty();
+  options.one_rank_per_host = !step.has("share") && !ranks_share_hosts();
   const auto algorithm = algorithm_from_name(step.text("algorithm", "auto"));
   if (!algorithm) throw std::invalid_argument("algorithm=" + step.text("algorithm"));
   options.algorithm = *algorithm;

@@ -6,6 +6,7 @@
 //
 //   join rank=0 world=4 coordinator=H:P|aggregator=H:P [key=FILE] [algorithm=direct] [timeout=MS]
 //        [join_timeout=MS] [interface=SEL] [mtu=N] [loss=P dup=P reorder=P seed=N] [tag=WORD]
+//        [share=1]                 ranks of one host share memory; else each is a host of its own
 //   join env                         what the launcher's variables say
 //   leave | tag TEXT | sleep MS | group NAME 0,2,1 | close NAME | facts
 //   all_reduce|reduce|broadcast|all_gather|reduce_scatter TYPE REDUCTION COUNT [seed=N] [root=R]

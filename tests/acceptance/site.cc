@@ -123,9 +123,9 @@ json RankProcess::hear(Duration patience) {
   return json::parse(*line);
 }
 
-Crew::Crew(const lab::Cluster& hosts, uint32_t world) {
+Crew::Crew(const lab::Cluster& hosts, uint32_t world, uint32_t per_host) {
   for (uint32_t rank = 0; rank < world; ++rank) {
-    ranks_.emplace_back(hosts, lab::Node::of_worker(static_cast<int>(rank)));
+    ranks_.emplace_back(hosts, lab::Node::of_worker(static_cast<int>(rank / per_host)));
   }
 }
 

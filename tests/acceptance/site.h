@@ -81,10 +81,10 @@ class RankProcess {
   lab::Process process_;
 };
 
-/// The ranks of one job, one per host in order.
+/// The ranks of one job, `per_host` on each host in order.
 class Crew {
  public:
-  Crew(const lab::Cluster& hosts, uint32_t world);
+  Crew(const lab::Cluster& hosts, uint32_t world, uint32_t per_host = 1);
   /// "join rank=R world=W key=K " + `words` on every rank.
   std::vector<json> join(const std::string& words);
   /// The same step on all ranks, at once; their answers in order. "%r" stands for the rank.

@@ -1,6 +1,7 @@
 #include "acceptance/tensor.h"
 
 #include <openssl/evp.h>
+#include <cstdlib>
 
 #include <array>
 #include <bit>
@@ -251,6 +252,11 @@ std::vector<std::byte> all_reduce_reference(ElementType type, Values values, Red
     sources.push_back(make_tensor(type, values, reduction, seed, rank, count));
   }
   return reduce_reference(type, reduction, sources);
+}
+
+bool ranks_share_hosts() {
+  const char* text = std::getenv("SUMCAST_TEST_SHARE");
+  return text != nullptr && std::string_view(text) == "1";
 }
 
 std::string sha256(std::span<const std::byte> bytes) {

@@ -40,6 +40,10 @@ std::vector<std::byte> reduce_reference(ElementType type, Reduction reduction,
 std::vector<std::byte> all_reduce_reference(ElementType type, Values values, Reduction reduction,
                                             uint64_t seed, uint32_t world, uint64_t count);
 
+/// Whether ranks of one host share memory: with SUMCAST_TEST_SHARE=1 in the environment. Otherwise
+/// each is a host of its own, and what is tested are datagrams.
+bool ranks_share_hosts();
+
 /// SHA-256 in hex.
 std::string sha256(std::span<const std::byte> bytes);
 

@@ -1,0 +1,51 @@
+// Waiting for one another in shared memory: a counter of arrivals that processes can sleep on.
+//
+//   word = 2 * arrivals + aborted
+//
+// Each rank that has done its part of something arrives; whoever needs the parts waits until enough
+// have. Counters only grow (compared on a circle), nobody owns one, and nothing is ever locked: a
+// process that dies simply does not arrive, and whoever waits for it is woken by the abort bit.
+// That bit lies in the word itself, so that no sleeper can miss it between looking and sleeping.
+//
+// Fair where ranks outnumber cores: a waiter spins only if it was told that every rank has a core
+// of its own, and only for a moment; then it sleeps in the kernel, on the one word it needs, and
+// only the arrival that completes the count wakes anybody.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace sumcast::host {
+
+/// What a wait ended with.
+enum class Waited : uint8_t {
+  kReached,  ///< All have arrived; what they wrote before is visible.
+  kAborted,  ///< The team was aborted.
+  kTimeout,  ///< The deadline has passed.
+};
+
+/// One counter; lives in the segment, all zero at the start.
+struct alignas(64) Turn {
+  std::atomic<uint32_t> word{0};
+  std::atomic<uint32_t> sleepers{0};  ///< Only a hint: a crashed sleeper stays counted.
+};
+static_assert(sizeof(Turn) == 64);
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+/// Adds one arrival; wakes sleepers if that makes `target` (all arrivals of the turn so far).
+void arrive(Turn& turn, uint32_t target);
+
+/// Waits until `target` arrivals were counted (mod 2^31), the team is aborted, or `deadline`.
+///
+/// @param spin  how long to look before sleeping; zero where ranks share cores.
+[[nodiscard]] Waited wait_for(Turn& turn, uint32_t target, Instant deadline, Duration spin);
+
+/// Sets the abort bit and wakes all who sleep. It stays set.
+void abort(Turn& turn);
+
+/// Cores that this process may run on.
+uint32_t usable_cores();
+
+}  // namespace sumcast::host

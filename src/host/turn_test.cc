@@ -1,0 +1,88 @@
+#include "host/turn.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+#include "runtime/clock.h"
+
+namespace sumcast::host {
+namespace {
+
+constexpr Duration kNoSpin{0};
+Instant soon(Duration span) { return runtime::monotonic_now() + span; }
+
+TEST(Turn, a_wait_ends_with_the_last_arrival) {
+  Turn turn;
+  std::vector<std::thread> waiters;
+  std::atomic<int> reached{0};
+  for (int i = 0; i < 3; ++i) {
+    waiters.emplace_back([&] {
+      EXPECT_EQ(wait_for(turn, 3, soon(20s), kNoSpin), Waited::kReached);
+      ++reached;
+    });
+  }
+  arrive(turn, 3);
+  arrive(turn, 3);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(reached, 0);
+  arrive(turn, 3);
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(reached, 3);
+}
+
+TEST(Turn, a_deadline_ends_a_wait) {
+  Turn turn;
+  const Instant deadline = soon(30ms);
+  EXPECT_EQ(wait_for(turn, 1, deadline, kNoSpin), Waited::kTimeout);
+  EXPECT_GE(runtime::monotonic_now(), deadline);
+}
+
+TEST(Turn, an_abort_wakes_who_sleeps_and_who_comes_later) {
+  Turn turn;
+  std::thread sleeper(
+      [&] { EXPECT_EQ(wait_for(turn, 1, Instant::never(), kNoSpin), Waited::kAborted); });
+  std::this_thread::sleep_for(20ms);
+  abort(turn);
+  sleeper.join();
+  EXPECT_EQ(wait_for(turn, 1, Instant::never(), 1ms), Waited::kAborted);
+}
+
+TEST(Turn, counts_go_on_past_the_end_of_the_circle) {
+  Turn turn;
+  turn.word = 0xFFFFFFFC;  // 2^31 - 2 arrivals.
+  const uint32_t target = (uint32_t{1} << 31) + 1;
+  for (int i = 0; i < 2; ++i) arrive(turn, target);
+  EXPECT_EQ(wait_for(turn, target, soon(5ms), kNoSpin), Waited::kTimeout);
+  arrive(turn, target);
+  EXPECT_EQ(wait_for(turn, target, soon(5ms), kNoSpin), Waited::kReached);
+}
+
+TEST(Turn, a_sleeper_that_is_killed_holds_up_nobody) {
+  auto* turn =
+      new (::mmap(nullptr, sizeof(Turn), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          Turn;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)wait_for(*turn, 2, Instant::never(), kNoSpin);
+    ::_exit(0);
+  }
+  while (turn->sleepers.load() == 0) std::this_thread::sleep_for(1ms);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  std::thread waiter([&] { EXPECT_EQ(wait_for(*turn, 2, soon(20s), kNoSpin), Waited::kReached); });
+  arrive(*turn, 2);
+  arrive(*turn, 2);
+  waiter.join();
+  ::munmap(turn, sizeof(Turn));
+}
+
+}  // namespace
+}  // namespace sumcast::host
