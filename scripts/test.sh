@@ -4,6 +4,7 @@
 #
 #   scripts/test.sh            everything (what CI runs)
 #   scripts/test.sh dev        one preset only: dev, asan, tsan or fuzz (fuzz: not part of CI)
+#   scripts/test.sh python     the PyTorch backend only
 #
 # While working, a label or a name runs alone:  ctest --preset dev -L unit
 set -euo pipefail
@@ -22,6 +23,24 @@ jobs="$(nproc)"
 # Memory and undefined behaviour: everything that handles bytes from outside. Threads: what has them.
 asan_rooms="base wire core numeric auth net runtime control collective mesh api sim fuzz transcript"
 tsan_rooms="runtime control collective mesh api"
+
+# Installs the PyTorch backend, over the library of the preset `dev`, into an environment of the
+# build folder, and has CTest know it.
+prepare_python() {
+  local venv="$root/build/python"
+  echo "== PyTorch backend ==" >&2
+  "$root/scripts/install_packages.sh" python
+  cmake --preset dev > /dev/null
+  cmake --build --preset dev -j "$jobs" --target libsumcast
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  VIRTUAL_ENV="$venv" SUMCAST_LIBRARY_DIR="$root/build/dev/src" "$root/scripts/install-python.sh"
+  "$venv/bin/python" -c 'import pytest, expecttest, hypothesis' 2> /dev/null ||
+    "$venv/bin/python" -m pip install --quiet pytest expecttest hypothesis || {
+    echo "test.sh: pip could not install pytest, expecttest and hypothesis into $venv, which the tests of the PyTorch backend need" >&2
+    exit 1
+  }
+  cmake --preset dev -DSUMCAST_PYTHON="$venv/bin/python" > /dev/null
+}
 
 run_preset() {  # preset, rooms (empty: all)
   local preset="$1" rooms="${2:-}" targets=() pattern=""
@@ -48,11 +67,16 @@ case "${1:-all}" in
   all)
     run_preset asan "$asan_rooms"
     run_preset tsan "$tsan_rooms"
+    prepare_python
     run_preset dev
     ;;
   asan) run_preset asan "$asan_rooms" ;;
   tsan) run_preset tsan "$tsan_rooms" ;;
   dev) run_preset dev ;;
+  python)
+    prepare_python
+    ctest --preset dev -L e2e
+    ;;
   fuzz)
     cmake --preset fuzz > /dev/null
     cmake --build --preset fuzz -j "$jobs"
@@ -63,7 +87,7 @@ case "${1:-all}" in
     done
     ;;
   *)
-    echo "usage: $0 [all|dev|asan|tsan|fuzz]" >&2
+    echo "usage: $0 [all|dev|asan|tsan|python|fuzz]" >&2
     exit 2
     ;;
 esac

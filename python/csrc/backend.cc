@@ -16,7 +16,10 @@ constexpr std::chrono::milliseconds kFarewell{2000};
 }  // namespace
 
 SumcastBackend::SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job)
-    : c10d::Backend(group->rank(), group->size()), job_(std::move(job)), group_(std::move(group)) {
+    : c10d::Backend(group->rank(), group->size()),
+      job_(std::move(job)),
+      group_(std::move(group)),
+      where_(job_->where()) {
   init();
 }
 
@@ -29,10 +32,8 @@ SumcastBackend::~SumcastBackend() {
   }
   // Python may be what drops us, and callbacks of futures that we wait for need its lock.
   PyThreadState* python = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
-  end_all("the process group was destroyed", kFarewell);
-  completion_->stop();
+  shutdown();
   group_.reset();
-  job_.reset();
   if (python != nullptr) PyEval_RestoreThread(python);
 }
 
@@ -76,19 +77,25 @@ uint64_t SumcastBackend::getSequenceNumberForGroup() {
 }
 
 c10d::ErrorType SumcastBackend::getError() {
+  if (group_->handle() == nullptr) return c10d::ErrorType::SUCCESS;
   const int code = sumcast_group_check(group_->handle());
   if (code == SUMCAST_OK) return c10d::ErrorType::SUCCESS;
   return code == SUMCAST_TIMEOUT ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }
 
 void SumcastBackend::abort() {
-  if (group_->is_forked()) return;
+  if (group_->is_forked() || group_->handle() == nullptr) return;
   sumcast_group_abort(group_->handle(), "the process group was aborted by this rank");
   end_all("the process group was aborted by this rank", {});
 }
 
 void SumcastBackend::shutdown() {
-  if (!group_->is_forked()) end_all("the process group was shut down", kFarewell);
+  if (group_->is_forked() || group_->handle() == nullptr) return;
+  end_all("the process group was shut down", kFarewell);
+  completion_->stop();
+  const std::lock_guard lock(mutex_);
+  group_->close();
+  job_.reset();
 }
 
 c10::intrusive_ptr<c10d::Backend> SumcastBackend::split(
@@ -115,6 +122,8 @@ void SumcastBackend::check_usable() const {
   TORCH_CHECK(!group_->is_forked(),
               "sumcast: this process was forked from the one that joined the job; a forked process "
               "cannot take part (data loaders may go on loading)");
+  TORCH_CHECK(group_->handle() != nullptr, "sumcast: group \"", group_->key(),
+              "\" was shut down, by destroy_process_group() or at the end of the program");
 }
 
 void SumcastBackend::check_root(int64_t root, const char* operation) const {
@@ -148,7 +157,7 @@ Parts SumcastBackend::parts(c10d::OpType type, const char* operation,
 /// Behind an operation's name.
 std::string SumcastBackend::place_text() const {
   return " of group \"" + group_->key() + "\" (rank " + std::to_string(getRank()) + " of " +
-         std::to_string(getSize()) + ", job at " + job_->where() + ")";
+         std::to_string(getSize()) + ", job at " + where_ + ")";
 }
 
 /// Begins all calls of one operation. Called with the lock held.

@@ -36,6 +36,8 @@ class SumcastBackend final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override;
   c10d::ErrorType getError() override;
   void abort() override;
+  /// What destroy_process_group() calls: leaves the group, and the job with its last group, though
+  /// Python may hold on to this object.
   void shutdown() override;
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::vector<int>& ranks,
@@ -136,6 +138,7 @@ class SumcastBackend final : public c10d::Backend {
   std::shared_ptr<Group> group_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
 
+  const std::string where_;  // Of the job, for error texts.
   std::mutex mutex_;  // Numbers operations and begins them in one step, so that all ranks agree.
   uint64_t sequence_ = 0;
   uint64_t messages_ = 0;                                // Point to point, this rank's own.

@@ -109,16 +109,27 @@ Group::Group(std::shared_ptr<Job> job, const std::optional<std::vector<uint32_t>
       places_(places),
       key_(key),
       pid_(::getpid()) {
+  sumcast_group* made = nullptr;
   const int code = places ? sumcast_group_create(job_->context(), places->data(), places->size(),
-                                                 key_.c_str(), &handle_)
-                          : sumcast_world(job_->context(), &handle_);
+                                                 key_.c_str(), &made)
+                          : sumcast_world(job_->context(), &made);
   if (code != SUMCAST_OK) {
     throw std::runtime_error("sumcast: opening group \"" + key_ + "\": " + sumcast_last_error());
   }
+  handle_ = made;
+  rank_ = static_cast<int>(sumcast_group_rank(made));
+  size_ = static_cast<int>(sumcast_group_size(made));
 }
 
 Group::~Group() {
-  if (!is_forked()) sumcast_group_free(handle_);
+  if (!is_forked()) close();
+}
+
+void Group::close() {
+  sumcast_group* handle = handle_.exchange(nullptr);
+  if (handle == nullptr) return;
+  sumcast_group_free(handle);
+  job_.reset();
 }
 
 std::vector<uint32_t> Group::places(const std::vector<uint64_t>& of) const {

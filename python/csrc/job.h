@@ -68,11 +68,14 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
+  /// nullptr once it was closed.
   sumcast_group* handle() const { return handle_; }
-  Job& job() const { return *job_; }
+  Job& job() const { return *job_; }  ///< Not of a closed one.
   const std::string& key() const { return key_; }
-  int rank() const { return static_cast<int>(sumcast_group_rank(handle_)); }
-  int size() const { return static_cast<int>(sumcast_group_size(handle_)); }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// Gives up the group, and the job if it was its last. No operation may be under way.
+  void close();
   /// Places in the job of these places of the group.
   std::vector<uint32_t> places(const std::vector<uint64_t>& of) const;
   /// A data loader's worker, forked from the process that joined?
@@ -87,7 +90,8 @@ class Group {
   std::shared_ptr<Job> job_;
   std::optional<std::vector<uint32_t>> places_;  // In the job; none: all of it.
   std::string key_;
-  sumcast_group* handle_ = nullptr;
+  std::atomic<sumcast_group*> handle_{nullptr};
+  int rank_ = 0, size_ = 1;
   int pid_;
   mutable std::mutex mutex_;
   std::map<std::string, OperationTotals> totals_;

@@ -59,7 +59,7 @@ py::dict stats() {
     by_name[py::str(group->key())] = totals_of(*group);
     sumcast_counters now{};
     now.size = sizeof now;
-    if (group->is_forked()) continue;
+    if (group->is_forked() || group->handle() == nullptr) continue;
     sumcast_context_counters(group->job().context(), &now);
     jobs[&group->job()] = now;
   }
@@ -80,6 +80,9 @@ py::dict stats() {
   all["transport"] = transport;
   return all;
 }
+
+std::mutex backends_mutex;
+std::vector<c10::weak_intrusive_ptr<SumcastBackend>> backends;
 
 std::shared_ptr<Job> join(const std::string& job, const std::string& aggregator,
                           const std::string& coordinator, const std::string& key_file,
@@ -107,7 +110,25 @@ c10::intrusive_ptr<SumcastBackend> open_group(const std::shared_ptr<Job>& job,
     if (!places) throw std::runtime_error("sumcast: a group names a rank outside the job");
   }
   auto group = Group::open(job, places, key, std::chrono::milliseconds(timeout_ms));
-  return c10::make_intrusive<SumcastBackend>(std::move(group), job);
+  auto backend = c10::make_intrusive<SumcastBackend>(std::move(group), job);
+  const std::lock_guard lock(backends_mutex);
+  std::erase_if(backends, [](const auto& one) { return one.expired(); });
+  backends.emplace_back(backend);
+  return backend;
+}
+
+/// At the end of the program: threads must not run on while the libraries that they use are taken
+/// down. Groups leave one after the other, in the order they were made in.
+void leave_all() {
+  const py::gil_scoped_release unlocked;
+  std::vector<c10::intrusive_ptr<SumcastBackend>> alive;
+  {
+    const std::lock_guard lock(backends_mutex);
+    for (const auto& one : backends) {
+      if (auto backend = one.lock()) alive.push_back(std::move(backend));
+    }
+  }
+  for (const auto& backend : alive) backend->shutdown();
 }
 
 /// A Python object of a job is dropped at once, so Python's own weak references are of no use.
@@ -128,6 +149,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("__call__", [](const WeakJob& job) { return job.pointer.lock(); });
   py::class_<SumcastBackend, c10d::Backend, c10::intrusive_ptr<SumcastBackend>>(module, "Backend");
   module.def("stats", &stats);
+  module.def("leave_all", &leave_all);
   module.def("join", &join, py::arg("job"), py::arg("aggregator"), py::arg("coordinator"),
              py::arg("key_file"), py::arg("key"), py::arg("insecure"), py::arg("on_listening"),
              py::arg("rank"), py::arg("ranks"), py::arg("timeout_ms"));

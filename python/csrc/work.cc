@@ -191,7 +191,7 @@ void SumcastWork::abort() {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
-  if (!group) return;
+  if (!group || group->handle() == nullptr) return;
   sumcast_group_abort(group->handle(), (parts_.name + " was aborted by this rank").c_str());
   if (!external_) settle(-1);
 }

@@ -9,12 +9,16 @@ The default process group joins a job; groups made later are groups of that job.
 are not in it (the default group has another backend) joins a job of its own.
 """
 
+import atexit
 import datetime
 import json
 import os
 import secrets
 
 from sumcast import _native
+
+# A program that ends without destroy_process_group() leaves all the same.
+atexit.register(_native.leave_all)
 
 # The job of the default process group, a weak reference: it lives as long as its groups do.
 _default_job = None

@@ -278,7 +278,8 @@ Result<void> Context::Impl::join() {
   if (!streams) return fail(streams.error());
   mesh = std::move(*streams);
   auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
-    end_group(group, error);
+    end_group(group,
+              error.within(fmt::format("rank {} ended group {}", options.rank, group.value)));
     if (auto* to = client_ready.load()) to->give_up(group, error);
   });
   if (!messages) return fail(messages.error());

@@ -69,7 +69,11 @@ uint32_t Work::source() const {
 void Group::abort(const std::string& reason) {
   const Error error{ErrorCode::kAborted, reason};
   const GroupId group = state_->plan.group;
-  state_->context->end_group(group, error);
+  // The coordinator puts the same in front. Neighbours may hear it through shared memory first.
+  state_->context->end_group(
+      group, error.within(fmt::format("rank {} ended group {}", state_->context->options.rank,
+                                      group.value)));
+  if (state_->team) state_->team->drain();
   if (state_->context->client) state_->context->client->give_up(group, error);
 }
 

@@ -69,6 +69,11 @@ void TeamRunner::stop() {
   if (thread.joinable()) thread.join();
 }
 
+void TeamRunner::drain() {
+  Lock lock(mutex_);
+  changed_.wait_for(lock, kAbortPatience, [&] { return !running_ && queue_.empty(); });
+}
+
 Result<std::shared_ptr<TeamWork>> TeamRunner::submit(wire::OperationDescriptor what,
                                                      collective::Route route, const void* in,
                                                      void* out, Instant deadline, bool waits) {

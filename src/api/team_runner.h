@@ -83,6 +83,8 @@ class TeamRunner final : public host::TeamObserver {
 
   /// Ends everything on all ranks of this host, for good. The first reason stays.
   void abort(const Error& error) { team_.abort(error); }
+  /// Behind abort(): waits until nothing of this rank is under way, two seconds at most.
+  void drain();
   /// Ends what is under way here and takes nothing more.
   void stop();
 

@@ -48,8 +48,18 @@ def _child(pipe, rank, size, store, body, join, timeout):
     os._exit(0)
 
 
-def run(size, body, *, join=True, timeout=60, limit=120):
+def run(size, body, *, join=True, timeout=60, limit=120, environment=None):
     """Results by rank; of a rank that was killed, a Killed."""
+    if environment:
+        saved = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)  # The ranks inherit it.
+        try:
+            return run(size, body, join=join, timeout=timeout, limit=limit)
+        finally:
+            for name, value in saved.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="sumcast-test-") as folder:
         store = os.path.join(folder, "store")

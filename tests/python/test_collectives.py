@@ -15,6 +15,9 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
 UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
 COMPLEX = [torch.complex64, torch.complex128]
+# How ranks of one host reach each other: through shared memory, or as if they were on several hosts.
+PATHS = pytest.mark.parametrize("path", [{}, {"SUMCAST_ONE_RANK_PER_HOST": "1"}],
+                                ids=["shared memory", "datagrams"])
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (70001,)]
 
 
@@ -67,7 +70,8 @@ def same(a, b):
     return torch.equal(a.view(torch.uint8) if a.dim() else a, b.view(torch.uint8) if b.dim() else b)
 
 
-def test_all_reduce_of_every_type_reduction_and_shape():
+@PATHS
+def test_all_reduce_of_every_type_reduction_and_shape(path):
     def body(rank, size):
         for dtype, op in pairs():
             for shape in SHAPES:
@@ -76,10 +80,11 @@ def test_all_reduce_of_every_type_reduction_and_shape():
                 wanted = oracle(op, [values(dtype, shape, r) for r in range(size)])
                 assert same(tensor, wanted), (dtype, op, shape, tensor, wanted)
 
-    run(3, body)
+    run(3, body, environment=path)
 
 
-def test_reduce_and_reduce_scatter_of_every_type_and_reduction():
+@PATHS
+def test_reduce_and_reduce_scatter_of_every_type_and_reduction(path):
     def body(rank, size):
         for dtype, op in pairs():
             wanted = oracle(op, [values(dtype, (size, 5), r) for r in range(size)])
@@ -94,7 +99,7 @@ def test_reduce_and_reduce_scatter_of_every_type_and_reduction():
             dist.reduce_scatter(out, list(mine), op)
             assert same(out, wanted[rank]), (dtype, op, out, wanted[rank])
 
-    run(3, body)
+    run(3, body, environment=path)
 
 
 def test_unsigned_order_is_kept_where_the_top_bit_is_set():
@@ -110,7 +115,8 @@ def test_unsigned_order_is_kept_where_the_top_bit_is_set():
     run(2, body)
 
 
-def test_moving_collectives_carry_every_type():
+@PATHS
+def test_moving_collectives_carry_every_type(path):
     def body(rank, size):
         for dtype in FLOATS + INTEGERS + UNSIGNED + COMPLEX + [
                 torch.bool, torch.float8_e4m3fn, torch.complex32]:
@@ -142,10 +148,11 @@ def test_moving_collectives_carry_every_type():
             dist.all_to_all(got, [mine] * size)
             assert [bits(t) for t in got] == [bits(t) for t in everybody], dtype
 
-    run(3, body)
+    run(3, body, environment=path)
 
 
-def test_strided_tensors_go_in_and_out():
+@PATHS
+def test_strided_tensors_go_in_and_out(path):
     def body(rank, size):
         def strided(fill):
             return torch.full((6, 8), float(fill)).t()[::2, 1::2]  # Neither rows nor columns.
@@ -180,7 +187,7 @@ def test_strided_tensors_go_in_and_out():
         dist.group.WORLD._get_backend(torch.device("cpu")).allreduce([conjugate]).wait()
         assert torch.equal(conjugate, torch.full((3,), size * (1 - 2j)))
 
-    run(3, body)
+    run(3, body, environment=path)
 
 
 def test_premultiplied_sums():
@@ -217,7 +224,8 @@ def test_uneven_all_to_all():
     run(4, body)
 
 
-def test_coalesced_forms_are_several_operations_with_one_work():
+@PATHS
+def test_coalesced_forms_are_several_operations_with_one_work(path):
     def body(rank, size):
         tensors = [torch.full((n,), rank + 1.0) for n in (1, 0, 1000)]
         dist.all_reduce_coalesced(tensors)
@@ -246,7 +254,7 @@ def test_coalesced_forms_are_several_operations_with_one_work():
         dist.all_gather_coalesced(lists, [torch.full((2,), float(rank)), torch.full((3,), -1.0 * rank)])
         assert all(lists[r][0][0] == r and lists[r][1][0] == -r for r in range(size))
 
-    run(3, body)
+    run(3, body, environment=path)
 
 
 def test_sparse_all_reduce():

@@ -183,7 +183,7 @@ def join_error(rank, size, path, **environment):
     store = dist.FileStore(path, -1)
     return error_of(lambda: dist.init_process_group(
         "sumcast", store=store, rank=rank, world_size=size,
-        timeout=datetime.timedelta(seconds=10)))
+        timeout=datetime.timedelta(seconds=4)))
 
 
 def test_a_daemon_without_a_key_is_refused_in_one_line(tmp_path):
