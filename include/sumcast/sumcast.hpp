@@ -68,6 +68,8 @@ struct Options {
   std::optional<std::array<std::byte, 32>> key;
   bool insecure = false;  ///< No keys, no tags: anybody on the network can forge sums.
   Algorithm algorithm = Algorithm::kAuto;  ///< What kAuto in a call means; kAuto: measured.
+  /// How sums and averages of f32 travel where a call asks for kNative; all ranks alike.
+  WireFormat wire = WireFormat::kNative;
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);      ///< Of an operation.
   std::chrono::nanoseconds join_timeout = std::chrono::minutes(1);  ///< For all ranks to appear.
   /// Ranks of one host share memory and send one contribution together; true: each sends its own,
@@ -96,7 +98,7 @@ struct Options {
 /// What one call may choose.
 struct Call {
   Algorithm algorithm = Algorithm::kAuto;
-  WireFormat wire = WireFormat::kNative;
+  WireFormat wire = WireFormat::kNative;  ///< kNative: what Options::wire says.
   std::optional<std::chrono::nanoseconds> timeout{};  ///< Unset: the context's.
 };
 
