@@ -52,6 +52,7 @@ Result<std::vector<std::string>> environment_of(BenchSite& site, const TorchCont
       fmt::format("MASTER_ADDR={}", site.cluster().address(lab::Node::of_worker(0))),
       fmt::format("MASTER_PORT={}", port),
       "OMP_NUM_THREADS=1",
+      "TORCH_CPP_LOG_LEVEL=ERROR",  // Namespaces have no names, which torch finds worth a line.
       fmt::format("SUMCAST_WIRE={}", contender.wire),
       fmt::format("SUMCAST_ALGORITHM={}",
                   contender.backend == "gloo" ? std::string("auto") : contender.algo)};
