@@ -70,7 +70,7 @@ TEST_P(ContextOn, AContextsWireFormatRoundsSumsOfF32AndNothingElse) {
     ASSERT_TRUE(context.world().all_reduce(std::span(wide)));
     EXPECT_EQ(wide[3], 2.0 * fine);
   };
-  with_job(2, Algorithm::kDirect, body, WireFormat::kBf16);
+  with_job(2, Algorithm::kDirect, body, WireFormat::kBF16);
 }
 
 TEST_P(ContextOn, EveryCollectiveGivesWhatItsNameSays) {

@@ -94,11 +94,13 @@ TEST(Exchange, ASubGroupCountsItsOwnPlacesAndSelfIsRefused) {
 }
 
 TEST(Exchange, AnAbortedGroupTellsTheOthers) {
-  with_job(2, [](Context& context) {
+  std::atomic<bool> begun{false}, over{false};
+  with_job(2, [&](Context& context) {
     std::vector<float> data(1000, 1.0f);
     ASSERT_TRUE(context.world().all_reduce(std::span(data)));
     EXPECT_FALSE(context.world().aborted());
     if (context.rank() == 1) {
+      while (!begun) std::this_thread::yield();  // The other one is through with the first.
       // Posted, so that only the reason can end it on the other rank.
       auto work = context.world().all_reduce_async(data.data(), data.data(), data.size(),
                                                    ElementType::kF32);
@@ -106,8 +108,11 @@ TEST(Exchange, AnAbortedGroupTellsTheOthers) {
       context.world().abort("rank 1 has had enough");
       ASSERT_TRUE(context.world().aborted());
       EXPECT_THAT(context.world().aborted()->what, HasSubstr("had enough"));
+      over = true;
       return;
     }
+    begun = true;
+    while (!over) std::this_thread::yield();  // Else both may have ended it well.
     const auto failed = context.world().all_reduce(std::span(data));
     ASSERT_FALSE(failed);
     EXPECT_THAT(failed.error().what, HasSubstr("rank 1 ended group 0: rank 1 has had enough"));

@@ -91,6 +91,21 @@ TEST(TeamFailure, a_rank_that_never_comes_is_reported_and_the_wait_ends) {
   EXPECT_EQ(late.error().what, "waiting for rank 2");
 }
 
+TEST(TeamFailure, what_one_rank_completed_all_complete) {
+  for (const uint64_t count : {10u, 100'000u}) {
+    for (int round = 0; round < 30; ++round) {
+      TestTeams teams({0, 0, 0});
+      std::vector<std::vector<float>> tensors(3, std::vector<float>(count, 1));
+      expect_success(teams.run_all([&](uint32_t place) {
+        auto done =
+            teams.run(place, all_reduce_of(count), tensors[place].data(), tensors[place].data());
+        teams.team(place).abort({ErrorCode::kAborted, "enough"});
+        return done;
+      }));
+    }
+  }
+}
+
 TEST(TeamFailure, a_cut_between_hosts_ends_all_ranks_of_each_host) {
   TestTeams teams({0, 0, 1, 1});
   teams.board.cut({ErrorCode::kAborted, "rank 2 died"});

@@ -70,19 +70,19 @@ void arrive(Turn& turn, uint32_t target) {
 
 Waited wait_for(Turn& turn, uint32_t target, Instant deadline, const Looking& looking) {
   uint32_t seen = turn.word.load(std::memory_order_acquire);
-  if ((seen & kAbortBit) != 0) return Waited::kAborted;
   if (reached(seen, target)) return Waited::kReached;
+  if ((seen & kAbortBit) != 0) return Waited::kAborted;
   if (looking.span > Duration{0}) look(turn, target, looking);
   turn.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Waited result = Waited::kTimeout;
   for (;;) {
     seen = turn.word.load(std::memory_order_seq_cst);
-    if ((seen & kAbortBit) != 0) {
-      result = Waited::kAborted;
-      break;
-    }
     if (reached(seen, target)) {
       result = Waited::kReached;
+      break;
+    }
+    if ((seen & kAbortBit) != 0) {
+      result = Waited::kAborted;
       break;
     }
     if (runtime::monotonic_now() >= deadline) break;

@@ -43,7 +43,8 @@ struct Looking {
 /// Adds one arrival; wakes sleepers if that makes `target` (all arrivals of the turn so far).
 void arrive(Turn& turn, uint32_t target);
 
-/// Waits until `target` arrivals were counted (mod 2^31), the team is aborted, or `deadline`.
+/// Waits until `target` arrivals were counted (mod 2^31), the team is aborted, or `deadline`. What
+/// has been reached counts though the team was aborted since: what one rank completed all complete.
 ///
 /// @param looking  before sleeping; by default not at all.
 [[nodiscard]] Waited wait_for(Turn& turn, uint32_t target, Instant deadline,

@@ -66,6 +66,14 @@ TEST(Turn, an_abort_wakes_who_sleeps_and_who_comes_later) {
   EXPECT_EQ(wait_for(turn, 1, Instant::never(), {1ms, false}), Waited::kAborted);
 }
 
+TEST(Turn, what_was_reached_before_an_abort_stays_so) {
+  Turn turn;
+  arrive(turn, 1);
+  abort(turn);
+  EXPECT_EQ(wait_for(turn, 1, Instant::never()), Waited::kReached);
+  EXPECT_EQ(wait_for(turn, 2, Instant::never()), Waited::kAborted);
+}
+
 TEST(Turn, counts_go_on_past_the_end_of_the_circle) {
   Turn turn;
   turn.word = 0xFFFFFFFC;  // 2^31 - 2 arrivals.
