@@ -216,6 +216,7 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     ahead.type = ElementType::kU8;
     ahead.reduction = Reduction::kMax;
     ahead.count = codes->size();
+    ahead.part_of = descriptor.part_of;
     enqueue(ahead, codes->data(), codes->data())->block_codes = codes;
   }
   OperationPtr operation = enqueue(descriptor, input, output);
