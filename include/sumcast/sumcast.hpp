@@ -31,7 +31,9 @@
 
 namespace sumcast {
 
-/// How an operation travels. All ranks of a group must name the same one (or kAuto).
+/// How an operation travels between hosts. All ranks of a group must name the same one (or kAuto).
+/// Ranks of one host add up in shared memory first, and a group on one host alone needs no more;
+/// kRing and kHalvingDoubling know no hosts and run as they are named.
 enum class Algorithm : uint8_t {
   kAuto = 0,             ///< The cheapest by measurement among those with canonical sums.
   kInNetwork = 1,        ///< Summed by sumcastd: each tensor crosses each link once.
@@ -66,6 +68,8 @@ struct Options {
   std::optional<std::array<std::byte, 32>> key;
   bool insecure = false;  ///< No keys, no tags: anybody on the network can forge sums.
   Algorithm algorithm = Algorithm::kAuto;  ///< What kAuto in a call means; kAuto: measured.
+  /// How sums and averages of f32 travel where a call asks for kNative; all ranks alike.
+  WireFormat wire = WireFormat::kNative;
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);      ///< Of an operation.
   std::chrono::nanoseconds join_timeout = std::chrono::minutes(1);  ///< For all ranks to appear.
   /// Ranks of one host share memory and send one contribution together; true: each sends its own,
@@ -94,7 +98,7 @@ struct Options {
 /// What one call may choose.
 struct Call {
   Algorithm algorithm = Algorithm::kAuto;
-  WireFormat wire = WireFormat::kNative;
+  WireFormat wire = WireFormat::kNative;  ///< kNative: what Options::wire says.
   std::optional<std::chrono::nanoseconds> timeout{};  ///< Unset: the context's.
 };
 

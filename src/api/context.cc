@@ -108,6 +108,8 @@ Result<Options> Options::from_settings(const std::string& config_file) {
                             settings->algorithm));
   }
   options.algorithm = *algorithm;
+  options.wire = *wire_format_from_name(settings->wire);  // Checked when it was read.
+  if (!settings->job.empty()) options.job = settings->job;
   options.faults.loss = settings->fault_loss;
   options.faults.duplicate = settings->fault_duplicate;
   options.faults.reorder = settings->fault_reorder;
@@ -131,7 +133,9 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   if (*master) {
     options.coordinator = fmt::format("{}:{}", (*master)->host, (*master)->port + 1);
     // Where a job's ranks meet is theirs alone, so it tells apart the jobs that share a daemon.
-    options.job = fmt::format("{}:{}", (*master)->host, (*master)->port);
+    if (options.job == Options().job) {
+      options.job = fmt::format("{}:{}", (*master)->host, (*master)->port);
+    }
   }
   return options;
 }

@@ -130,6 +130,7 @@ struct Group::State {
   uint32_t mesh_sequence = 0;
 
   ~State();
+  WireFormat default_format(const wire::OperationDescriptor& what) const;
   Result<Work> submit(const std::shared_ptr<State>& self, wire::OperationDescriptor what,
                       const void* in, void* out, const Call& call, bool waits = false);
   /// Submits and waits.

@@ -23,7 +23,8 @@ class ContextOn : public testing::TestWithParam<bool> {
  protected:
   /// Runs `body(context)` on every rank of a fresh job.
   template <typename Body>
-  void with_job(uint32_t world, Algorithm algorithm, Body body);
+  void with_job(uint32_t world, Algorithm algorithm, Body body,
+                WireFormat wire = WireFormat::kNative);
 };
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ContextOn, testing::Bool(), [](const auto& one_each) {
@@ -31,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ContextOn, testing::Bool(), [](const auto& one_e
 });
 
 template <typename Body>
-void ContextOn::with_job(uint32_t world, Algorithm algorithm, Body body) {
+void ContextOn::with_job(uint32_t world, Algorithm algorithm, Body body, WireFormat wire) {
   const bool one_rank_per_host = GetParam();
   const std::string coordinator = free_coordinator();
   std::vector<std::thread> threads;
@@ -44,6 +45,7 @@ void ContextOn::with_job(uint32_t world, Algorithm algorithm, Body body) {
       options.insecure = true;
       options.one_rank_per_host = one_rank_per_host;
       options.algorithm = algorithm;
+      options.wire = wire;
       options.timeout = std::chrono::seconds(20);
       options.join_timeout = std::chrono::seconds(10);
       auto context = Context::create(options);
@@ -52,6 +54,23 @@ void ContextOn::with_job(uint32_t world, Algorithm algorithm, Body body) {
     });
   }
   for (auto& t : threads) t.join();
+}
+
+TEST_P(ContextOn, AContextsWireFormatRoundsSumsOfF32AndNothingElse) {
+  if (!GetParam()) GTEST_SKIP() << "nothing travels between the ranks of one host";
+  const auto body = [](Context& context) {
+    const float fine = 1.0f + 1.0f / 1024;  // bf16 has 8 bits of it.
+    std::vector<float> data(10, fine);
+    ASSERT_TRUE(context.world().all_reduce(std::span(data)));
+    EXPECT_EQ(data[3], 2.0f);
+    data.assign(10, fine);
+    ASSERT_TRUE(context.world().all_reduce(std::span(data), Reduction::kMax));
+    EXPECT_EQ(data[3], fine);
+    std::vector<double> wide(10, fine);
+    ASSERT_TRUE(context.world().all_reduce(std::span(wide)));
+    EXPECT_EQ(wide[3], 2.0 * fine);
+  };
+  with_job(2, Algorithm::kDirect, body, WireFormat::kBF16);
 }
 
 TEST_P(ContextOn, EveryCollectiveGivesWhatItsNameSays) {

@@ -76,6 +76,15 @@ Group::State::~State() {
 uint32_t Group::rank() const { return state_->rank; }
 uint32_t Group::size() const { return static_cast<uint32_t>(state_->plan.ranks.size()); }
 
+/// The format of a call that names none: what the context was made with, where that applies.
+WireFormat Group::State::default_format(const OperationDescriptor& what) const {
+  const bool adds = what.reduction == Reduction::kSum || what.reduction == Reduction::kAvg;
+  const WireFormat wanted = context->options.wire;
+  return adds && numeric::wire_format_applies(what.type, what.reduction, wanted)
+             ? wanted
+             : WireFormat::kNative;
+}
+
 /// @param waits  the caller waits for it at once.
 Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationDescriptor what,
                                   const void* in, void* out, const Call& call, bool waits) {
@@ -96,6 +105,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
     algorithm = aggregator ? Algorithm::kInNetwork : Algorithm::kDirect;
   }
   if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline);
+  if (what.format == WireFormat::kNative) what.format = default_format(what);
   const bool direct = algorithm == Algorithm::kDirect;
   if (direct ? !has_direct : !has_aggregator) {
     return fail(ErrorCode::kUnsupported,

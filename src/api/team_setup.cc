@@ -12,14 +12,15 @@ namespace {
 /// What the ranks of a host try out together: one counter, and a byte from each.
 constexpr std::byte kProbeByte{0x5C};
 constexpr Duration kLook = std::chrono::milliseconds(20);
+/// The leader's wait for other leaders begins after ours for it; it is the one to give up first.
+constexpr Duration kLeaderTime = std::chrono::seconds(2);
 
 /// Waits until all have arrived at `turn`.
 Result<void> wait_for_all(const host::Segment& segment, host::Turn& turn, uint32_t arrivals,
                           Instant deadline, const host::GiveUp& give_up) {
   for (;;) {
     const Instant now = runtime::monotonic_now();
-    const auto waited =
-        host::wait_for(turn, arrivals, std::min(deadline, now + kLook), Duration{0});
+    const auto waited = host::wait_for(turn, arrivals, std::min(deadline, now + kLook));
     if (waited == host::Waited::kReached) return {};
     if (waited == host::Waited::kAborted) {
       return fail(segment.aborted().value_or(Error{ErrorCode::kAborted, "the group was ended"}));
@@ -123,7 +124,7 @@ Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
     }
     host::arrive(segment->ready(), 1);
   } else if (layout.hosts() > 1) {
-    if (auto r = wait_for_all(*segment, segment->ready(), 1, deadline, give_up); !r) {
+    if (auto r = wait_for_all(*segment, segment->ready(), 1, deadline + kLeaderTime, give_up); !r) {
       return fail(r.error());
     }
   }

@@ -9,6 +9,7 @@
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
 #include "cli/kernel_command.h"
+#include "cli/torch_command.h"
 #include "lab/interrupt.h"
 
 namespace sumcast::cli {
@@ -72,8 +73,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
   CLI::App* const kernel = add_kernel_command(*command, exit_code);
-  command->callback([kernel, flags, &exit_code] {
-    if (kernel->parsed()) return;
+  CLI::App* const torch = add_torch_command(*command, exit_code);
+  command->callback([kernel, torch, flags, &exit_code] {
+    if (kernel->parsed() || torch->parsed()) return;
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);

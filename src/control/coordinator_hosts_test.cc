@@ -74,6 +74,17 @@ TEST(CoordinatorHosts, LeadersConnectAGroupThatIsOpenAndTheirs) {
             "group \"hosts\": a rank is not in the group that it connects the hosts of");
 }
 
+TEST(CoordinatorHosts, LeadersThatWaitForOneAnotherHearOfTheirGroupsEnd) {
+  CoordinatorWorld w;
+  start_on(w, {"a", "a", "b", "b"});
+  w.open({0, 1, 2, 3});
+  OpenGroup open = CoordinatorWorld::open_message({0, 2}, "hosts");
+  open.leaders_of = GroupId(0);
+  w.say(0, open);
+  w.hang_up(3);  // No leader, but rank 2 gives up now.
+  EXPECT_EQ(w.received<Refused>(0).at(0).text, w.abort_text(0));
+}
+
 TEST(CoordinatorHosts, AnAbortOfEitherGroupEndsBoth) {
   for (const GroupId late : {GroupId(0), GroupId(1)}) {
     CoordinatorWorld w;

@@ -135,6 +135,12 @@ void Job::abort_group(Group& group, const Error& error, const std::vector<Rank>&
   tell(users, Abort{group.plan.group, error.code, error.what, ranks});
   group.aborted = error;
   group.inquiry.reset();
+  for (auto& [key, pending] : pending_) {
+    // Its leaders need not wait for one that will not come any more.
+    if (pending.leaders_of == group.plan.group && !pending.failure) {
+      fail_pending(key, pending, error);
+    }
+  }
   for (auto& [id, other] : groups_) {
     const bool one_fate = other.leaders_of == group.plan.group || group.leaders_of == id;
     if (one_fate) abort_group(other, error, ranks);

@@ -75,7 +75,7 @@ TEST(Handover, works_between_processes) {
   }
   auto segment = meet(test_meeting(0, Shape{2, 1, 4096}), soon(10s), never_give_up);
   ASSERT_TRUE(segment) << segment.error().what;
-  ASSERT_EQ(wait_for(segment->turn(Stage::kIn, 0), 1, soon(10s), Duration{0}), Waited::kReached);
+  ASSERT_EQ(wait_for(segment->turn(Stage::kIn, 0), 1, soon(10s)), Waited::kReached);
   EXPECT_STREQ(reinterpret_cast<const char*>(segment->sum(0)), "hello");
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -87,7 +87,7 @@ class Team {
   Layout layout_;
   std::unique_ptr<Uplink> uplink_;
   TeamObserver& observer_;
-  Duration spin_;
+  Looking looking_;
   uint64_t next_piece_ = 0;  // Counts pieces over all operations.
   /// Arrivals that each counter will have when the piece that uses it now is done.
   std::array<std::vector<uint32_t>, kStages> expected_;

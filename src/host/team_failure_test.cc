@@ -35,7 +35,9 @@ TEST(TeamFailure, different_operations_end_alike_and_leave_tensors_as_they_were)
     TestTeams teams({0, 0, 0});
     std::vector<std::vector<float>> tensors(3, std::vector<float>(200'000, 1));
     std::thread coordinator([&] {
-      while (!teams.observers[0].mismatch) std::this_thread::sleep_for(1ms);
+      for (const TestObserver& one : teams.observers) {
+        while (one.mismatches == 0) std::this_thread::sleep_for(1ms);
+      }
       answer(teams, "rank 2 calls something else");
     });
     const auto outcomes = teams.run_all([&](uint32_t place) {
@@ -46,7 +48,8 @@ TEST(TeamFailure, different_operations_end_alike_and_leave_tensors_as_they_were)
     for (uint32_t place = 0; place < 3; ++place) {
       ASSERT_FALSE(outcomes[place]);
       EXPECT_EQ(outcomes[place].error().what, "rank 2 calls something else");
-      EXPECT_EQ(teams.observers[place].mismatch, (std::pair<uint32_t, uint32_t>{0, 2}));
+      EXPECT_EQ(teams.observers[place].seat_a, 0u);
+      EXPECT_EQ(teams.observers[place].seat_b, 2u);
       EXPECT_EQ(tensors[place], std::vector<float>(200'000, 1));
       // For good.
       EXPECT_FALSE(
@@ -86,6 +89,21 @@ TEST(TeamFailure, a_rank_that_never_comes_is_reported_and_the_wait_ends) {
   for (const auto& outcome : outcomes) EXPECT_EQ(outcome.error().what, "waiting for rank 2");
   const auto late = teams.run(2, all_reduce_of(16), tensor.data(), tensor.data());
   EXPECT_EQ(late.error().what, "waiting for rank 2");
+}
+
+TEST(TeamFailure, what_one_rank_completed_all_complete) {
+  for (const uint64_t count : {10u, 100'000u}) {
+    for (int round = 0; round < 30; ++round) {
+      TestTeams teams({0, 0, 0});
+      std::vector<std::vector<float>> tensors(3, std::vector<float>(count, 1));
+      expect_success(teams.run_all([&](uint32_t place) {
+        auto done =
+            teams.run(place, all_reduce_of(count), tensors[place].data(), tensors[place].data());
+        teams.team(place).abort({ErrorCode::kAborted, "enough"});
+        return done;
+      }));
+    }
+  }
 }
 
 TEST(TeamFailure, a_cut_between_hosts_ends_all_ranks_of_each_host) {

@@ -20,8 +20,8 @@ constexpr uint64_t kLag = 2;
 constexpr uint64_t kNetLag = 3;
 static_assert(2 * kLag < kBuffersAlone && 2 * kLag + kNetLag < kBuffersNet);
 
-/// Where every local rank has a core, a neighbour that is about to arrive is worth a short look.
-constexpr Duration kSpin = std::chrono::microseconds(20);
+/// A neighbour that is about to arrive is worth a short look: sleeping and waking cost as much.
+constexpr Duration kLookSpan = std::chrono::microseconds(20);
 /// How long an abort may take to come back from the coordinator before the team ends itself.
 constexpr Duration kAbortPatience = std::chrono::seconds(2);
 
@@ -36,7 +36,7 @@ Team::Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamO
       layout_(std::move(layout)),
       uplink_(std::move(uplink)),
       observer_(observer),
-      spin_(segment_.shape().ranks <= usable_cores() ? kSpin : Duration{0}) {
+      looking_{kLookSpan, segment_.shape().ranks > usable_cores()} {
   for (auto& stage : expected_) stage.assign(segment_.shape().buffers, 0);
 }
 
@@ -184,7 +184,7 @@ Result<void> Team::Run::wait(Stage stage, uint64_t piece) {
 
 Result<void> Team::Run::wait_until(Turn& turn, uint32_t target) {
   for (;;) {
-    const Waited waited = wait_for(turn, target, limit, team.spin_);
+    const Waited waited = wait_for(turn, target, limit, team.looking_);
     if (waited == Waited::kReached) return {};
     if (waited == Waited::kAborted) return fail(why());
     if (auto r = overdue(); !r) return r;
@@ -216,7 +216,7 @@ Result<void> Team::Run::check_agreement() {
     limit = std::min(limit, runtime::monotonic_now() + kAbortPatience);
     Turn& turn = team.segment_.turn(Stage::kFold, b);
     const uint32_t never = turn.word.load() / 2 + (1U << 29);
-    if (wait_for(turn, never, limit, Duration{0}) != Waited::kAborted) {
+    if (wait_for(turn, never, limit) != Waited::kAborted) {
       team.abort({ErrorCode::kMismatch,
                   fmt::format("the ranks of this host run different operations as #{} (this rank: "
                               "{}), and the coordinator does not answer",

@@ -50,9 +50,13 @@ inline void die_with_parent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
 class TestObserver final : public TeamObserver {
  public:
   void on_overdue(const wire::OperationDescriptor&) override { ++overdue; }
-  void on_mismatch(uint32_t a, uint32_t, uint32_t b, uint32_t) override { mismatch = {a, b}; }
-  std::atomic<int> overdue{0};
-  std::optional<std::pair<uint32_t, uint32_t>> mismatch;
+  void on_mismatch(uint32_t a, uint32_t, uint32_t b, uint32_t) override {
+    seat_a = a;
+    seat_b = b;
+    ++mismatches;  // Last: it is what other threads look at.
+  }
+  std::atomic<int> overdue{0}, mismatches{0};
+  uint32_t seat_a = 0, seat_b = 0;
 };
 
 /// A group of ranks, one thread each while something runs.

@@ -44,6 +44,22 @@ void pause_briefly() {
 #endif
 }
 
+/// Until there is something to see, or the time is over.
+void look(const Turn& turn, uint32_t target, const Looking& looking) {
+  const Instant until = runtime::monotonic_now() + looking.span;
+  for (int looks = 1;; ++looks) {
+    const uint32_t seen = turn.word.load(std::memory_order_acquire);
+    if ((seen & kAbortBit) != 0 || reached(seen, target)) return;
+    const bool asks_clock = looking.yields || looks % kLooksPerClock == 0;
+    if (asks_clock && runtime::monotonic_now() >= until) return;
+    if (looking.yields) {
+      ::sched_yield();
+    } else {
+      pause_briefly();
+    }
+  }
+}
+
 }  // namespace
 
 void arrive(Turn& turn, uint32_t target) {
@@ -52,29 +68,21 @@ void arrive(Turn& turn, uint32_t target) {
   if (reached(now, target) && turn.sleepers.load(std::memory_order_seq_cst) != 0) wake_all(turn);
 }
 
-Waited wait_for(Turn& turn, uint32_t target, Instant deadline, Duration spin) {
+Waited wait_for(Turn& turn, uint32_t target, Instant deadline, const Looking& looking) {
   uint32_t seen = turn.word.load(std::memory_order_acquire);
-  if ((seen & kAbortBit) != 0) return Waited::kAborted;
   if (reached(seen, target)) return Waited::kReached;
-  if (spin > Duration{0}) {
-    const Instant until = runtime::monotonic_now() + spin;
-    for (int looks = 1;; ++looks) {
-      seen = turn.word.load(std::memory_order_acquire);
-      if ((seen & kAbortBit) != 0 || reached(seen, target)) break;
-      if (looks % kLooksPerClock == 0 && runtime::monotonic_now() >= until) break;
-      pause_briefly();
-    }
-  }
+  if ((seen & kAbortBit) != 0) return Waited::kAborted;
+  if (looking.span > Duration{0}) look(turn, target, looking);
   turn.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Waited result = Waited::kTimeout;
   for (;;) {
     seen = turn.word.load(std::memory_order_seq_cst);
-    if ((seen & kAbortBit) != 0) {
-      result = Waited::kAborted;
-      break;
-    }
     if (reached(seen, target)) {
       result = Waited::kReached;
+      break;
+    }
+    if ((seen & kAbortBit) != 0) {
+      result = Waited::kAborted;
       break;
     }
     if (runtime::monotonic_now() >= deadline) break;

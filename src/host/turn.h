@@ -7,9 +7,9 @@
 // process that dies simply does not arrive, and whoever waits for it is woken by the abort bit.
 // That bit lies in the word itself, so that no sleeper can miss it between looking and sleeping.
 //
-// Fair where ranks outnumber cores: a waiter spins only if it was told that every rank has a core
-// of its own, and only for a moment; then it sleeps in the kernel, on the one word it needs, and
-// only the arrival that completes the count wakes anybody.
+// Fair where ranks outnumber cores: a waiter looks for a moment only, giving its core away between
+// looks if it was told that cores are shared; then it sleeps in the kernel, on the one word it
+// needs, and only the arrival that completes the count wakes anybody.
 #pragma once
 
 #include <atomic>
@@ -34,13 +34,21 @@ struct alignas(64) Turn {
 static_assert(sizeof(Turn) == 64);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
+/// How a waiter looks before it sleeps.
+struct Looking {
+  Duration span{0};     ///< For how long.
+  bool yields = false;  ///< Ranks share cores: gives the core away between looks.
+};
+
 /// Adds one arrival; wakes sleepers if that makes `target` (all arrivals of the turn so far).
 void arrive(Turn& turn, uint32_t target);
 
-/// Waits until `target` arrivals were counted (mod 2^31), the team is aborted, or `deadline`.
+/// Waits until `target` arrivals were counted (mod 2^31), the team is aborted, or `deadline`. What
+/// has been reached counts though the team was aborted since: what one rank completed all complete.
 ///
-/// @param spin  how long to look before sleeping; zero where ranks share cores.
-[[nodiscard]] Waited wait_for(Turn& turn, uint32_t target, Instant deadline, Duration spin);
+/// @param looking  before sleeping; by default not at all.
+[[nodiscard]] Waited wait_for(Turn& turn, uint32_t target, Instant deadline,
+                              const Looking& looking = {});
 
 /// Sets the abort bit and wakes all who sleep. It stays set.
 void abort(Turn& turn);

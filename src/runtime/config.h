@@ -41,6 +41,11 @@ struct Settings {
   /// "auto" chooses by group size, tensor size and what is reachable; see docs/numerics.md for
   /// which algorithms give equal bits.
   std::string algorithm = "auto";
+  /// How sums and averages of f32 travel when a call does not say: "fp32", or "bf16", "fp16",
+  /// "int8" or "fixed" (docs/numerics.md).
+  std::string wire = "fp32";
+  /// Name of the job, equal on all ranks. Empty: from the launcher's address, or "sumcast".
+  std::string job;
   /// Limit of one operation. Dead ranks are noticed by heartbeats; this is for ranks that live and
   /// do not come, and evaluation or checkpointing on one rank may take minutes.
   Duration timeout = 10min;

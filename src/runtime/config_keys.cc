@@ -44,6 +44,12 @@ Result<void> check_algorithm(std::string_view text) {
   return check_choice(text, kChoices);
 }
 
+Result<void> check_wire(std::string_view text) {
+  static constexpr std::array<std::string_view, 5> kChoices = {"fp32", "bf16", "fp16", "int8",
+                                                               "fixed"};
+  return check_choice(text, kChoices);
+}
+
 Result<void> check_level(std::string_view text) {
   return check_log_options({std::string(text), "ALL", ""});
 }
@@ -100,6 +106,19 @@ constexpr ConfigKey kKeys[] = {
      0,
      UINT64_MAX,
      check_algorithm},
+    {"wire",
+     "SUMCAST_WIRE",
+     &Settings::wire,
+     "",
+     "How sums and averages of f32 travel when a call does not say: fp32, bf16, fp16, int8 or "
+     "fixed. All but fp32 round (docs/numerics.md); the sum is always made in 32 bits or more.",
+     {},
+     0,
+     UINT64_MAX,
+     check_wire},
+    {"job", "SUMCAST_JOB", &Settings::job, "",
+     "Name of the job, equal on all of its ranks and no other job's of the same daemon. Empty: from "
+     "the launcher's meeting place."},
     {"timeout", "SUMCAST_TIMEOUT", &Settings::timeout, "",
      "How long an operation may wait for ranks that live but do not take part. Dead ranks are "
      "noticed by heartbeats, much earlier."},
