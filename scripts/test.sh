@@ -31,7 +31,7 @@ prepare_python() {
   echo "== PyTorch backend ==" >&2
   "$root/scripts/install_packages.sh" python
   cmake --preset dev > /dev/null
-  cmake --build --preset dev -j "$jobs" --target libsumcast
+  cmake --build --preset dev -j "$jobs" --target libsumcast sumcastd
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
   VIRTUAL_ENV="$venv" SUMCAST_LIBRARY_DIR="$root/build/dev/src" "$root/scripts/install-python.sh"
   "$venv/bin/python" -c 'import pytest, expecttest, hypothesis' 2> /dev/null ||

@@ -8,11 +8,11 @@
 #include <array>
 
 #include "backend.h"
+#include "mail.h"
 
 namespace sumcast_torch {
 namespace {
 
-constexpr uint64_t kOperationTag = uint64_t{1} << 63;
 constexpr size_t kDimensionsMax = 12;
 
 /// What ranks must agree on, and how many entries one has.
