@@ -98,7 +98,7 @@ struct Options {
 /// What one call may choose.
 struct Call {
   Algorithm algorithm = Algorithm::kAuto;
-  WireFormat wire = WireFormat::kNative;  ///< kNative: what Options::wire says.
+  WireFormat wire = WireFormat::kNative;              ///< kNative: what Options::wire says.
   std::optional<std::chrono::nanoseconds> timeout{};  ///< Unset: the context's.
 };
 

@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 
 #include "cli/bench_site.h"
 #include "cli/torch_plan.h"
 #include "lab/interrupt.h"
-#include "runtime/clock.h"
+#include "runtime/environment.h"
 
 namespace sumcast::cli {
 namespace {
@@ -24,8 +23,8 @@ constexpr Duration kExitPatience = 30s;
 /// scripts/install-python.sh makes beside the build.
 std::string find_python(const TorchFlags& flags) {
   if (!flags.python.empty()) return flags.python;
-  if (const char* active = std::getenv("VIRTUAL_ENV"); active != nullptr && *active != '\0') {
-    return std::string(active) + "/bin/python";
+  if (const auto active = runtime::environment("VIRTUAL_ENV"); active && !active->empty()) {
+    return *active + "/bin/python";
   }
   const std::string made = program_directory() + "/../../../.venv/bin/python";
   return ::access(made.c_str(), X_OK) == 0 ? made : "python3";
@@ -70,10 +69,17 @@ Result<std::vector<std::string>> environment_of(BenchSite& site, const TorchCont
 
 Result<TorchRow> run_once(BenchSite& site, const TorchFlags& flags, const std::string& model,
                           const TorchContender& contender) {
-  const std::vector<std::string> argv = {find_python(flags), "-m", "sumcast.bench",
-                                         "--backend", contender.backend, "--model", model,
-                                         "--steps", std::to_string(flags.steps),
-                                         "--warmup", std::to_string(flags.warmup)};
+  const std::vector<std::string> argv = {find_python(flags),
+                                         "-m",
+                                         "sumcast.bench",
+                                         "--backend",
+                                         contender.backend,
+                                         "--model",
+                                         model,
+                                         "--steps",
+                                         std::to_string(flags.steps),
+                                         "--warmup",
+                                         std::to_string(flags.warmup)};
   const uint16_t port = site.next_port();
   std::vector<lab::Process> ranks;
   for (uint32_t rank = 0; rank < flags.workers; ++rank) {
@@ -82,8 +88,8 @@ Result<TorchRow> run_once(BenchSite& site, const TorchFlags& flags, const std::s
     lab::SpawnOptions spawning;
     spawning.env = std::move(*env);
     spawning.output = rank == 0 ? lab::Redirect::pipe() : lab::Redirect::null();
-    auto process = site.cluster().spawn(lab::Node::of_worker(site.plan().host_of(rank)), argv,
-                                        spawning);
+    auto process =
+        site.cluster().spawn(lab::Node::of_worker(site.plan().host_of(rank)), argv, spawning);
     if (!process) return fail(process.error());
     ranks.push_back(std::move(*process));
   }
@@ -155,15 +161,15 @@ int run_command(const TorchFlags& flags) {
 }  // namespace
 
 CLI::App* add_torch_command(CLI::App& bench, int& exit_code) {
-  CLI::App* const command = bench.add_subcommand(
-      "torch", "Training steps of PyTorch over this backend and over gloo");
+  CLI::App* const command =
+      bench.add_subcommand("torch", "Training steps of PyTorch over this backend and over gloo");
   auto flags = std::make_shared<TorchFlags>();
-  command->add_option("--model", flags->models, "resnet18, embedding")
-      ->default_str(flags->models);
+  command->add_option("--model", flags->models, "resnet18, embedding")->default_str(flags->models);
   command->add_option("--backend", flags->contenders, "gloo, in-network, direct; :bf16 behind ours")
       ->default_str(flags->contenders);
   command->add_option("--workers", flags->workers, "Ranks")->check(CLI::Range(1, 64));
-  command->add_option("--ranks-per-host", flags->ranks_per_host, "So many share a host and its link");
+  command->add_option("--ranks-per-host", flags->ranks_per_host,
+                      "So many share a host and its link");
   command->add_option("--rate", flags->rate, "Of each host's link, such as 300mbit");
   command->add_option("-n,--steps", flags->steps, "Timed steps")->check(CLI::Range(1, 100000));
   command->add_option("-w,--warmup", flags->warmup, "Steps before them");

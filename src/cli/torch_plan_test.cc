@@ -23,7 +23,8 @@ TEST(TorchPlan, NamesTheWordThatIsNone) {
   for (const char* list : {"gloo,nccl", "in-network:bf17", "gloo:bf16", "direct:native"}) {
     const auto all = torch_contenders(list);
     ASSERT_FALSE(all) << list;
-    EXPECT_THAT(all.error().what, HasSubstr(std::string(list).substr(std::string(list).find(',') + 1)));
+    EXPECT_THAT(all.error().what,
+                HasSubstr(std::string(list).substr(std::string(list).find(',') + 1)));
   }
   EXPECT_FALSE(torch_contenders(""));
   const auto models = torch_models("resnet18,vgg");
@@ -53,9 +54,10 @@ TEST(TorchPlan, PrintsRowsAndRatios) {
   ours.exposed_comm_us = 1000;
   ours.ranks = 4;
   EXPECT_THAT(torch_table({gloo, ours}), HasSubstr("3.00x"));
-  EXPECT_EQ(to_json_line(ours),
-            R"({"model":"resnet18","backend":"sumcast","algo":"in-network","wire":"bf16","ranks":4,)"
-            R"("hosts":0,"rate_bps":0.0,"step_us":0.0,"exposed_comm_us":1000.0})");
+  EXPECT_EQ(
+      to_json_line(ours),
+      R"({"model":"resnet18","backend":"sumcast","algo":"in-network","wire":"bf16","ranks":4,)"
+      R"("hosts":0,"rate_bps":0.0,"step_us":0.0,"exposed_comm_us":1000.0})");
 }
 
 }  // namespace

@@ -184,8 +184,8 @@ Result<void> Engine::prove_paths(Instant deadline) {
   return {};
 }
 
-/// How much may be in flight on a path at most: what the receive buffers at both ends surely hold (P11).
-/// Under `direct` all members' datagrams meet in one buffer, so each path gets its share.
+/// How much may be in flight on a path at most: what the receive buffers at both ends surely hold
+/// (P11). Under `direct` all members' datagrams meet in one buffer, so each path gets its share.
 void Engine::size_windows() {
   for (auto& path : paths_) {
     const auto own = static_cast<uint32_t>(

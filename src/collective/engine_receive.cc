@@ -100,8 +100,8 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
     ++counters_.stale;
     return;
   }
-  // Made in place, for the same reason: a copy of what was just written in smaller parts waits until
-  // all earlier stores have left the core, and those go to lines that no cache holds.
+  // Made in place, for the same reason: a copy of what was just written in smaller parts waits
+  // until all earlier stores have left the core, and those go to lines that no cache holds.
   const ChunkPlace place =
       current ? operation->geometry->place(window->shard, expected.chunk) : ChunkPlace{};
   if (current) {

@@ -6,7 +6,8 @@
 namespace sumcast::control {
 
 /// Equal in two threads exactly if they run under one kernel and in one network namespace (a
-/// thread can have one of its own): "boot id:namespace inode". Containers have host names of their own, so names will not do.
+/// thread can have one of its own): "boot id:namespace inode". Containers have host names of their
+/// own, so names will not do.
 std::string host_identity();
 
 /// "hostname:pid".

@@ -66,9 +66,8 @@ void CongestionWindow::measure_rate(Instant now) {
   if (rate <= peak_per_ns_ || least_round_trip_ == Duration::max()) return;
   peak_per_ns_ = rate;
   const double held = rate * static_cast<double>((least_round_trip_ + kQueueTarget).count());
-  bound_ = held < config_.limit
-               ? std::max(config_.floor, static_cast<uint32_t>(held))
-               : config_.limit;
+  bound_ =
+      held < config_.limit ? std::max(config_.floor, static_cast<uint32_t>(held)) : config_.limit;
 }
 
 }  // namespace sumcast::core

@@ -39,7 +39,7 @@ struct ShardThreadOptions {
   net::Endpoint listen;  ///< UDP; port 0 takes a free one.
   int socket_buffer_bytes = 212992;
   net::FaultPlan faults;
-  Duration spin{0};             ///< How long to look for datagrams before sleeping.
+  Duration spin{0};  ///< How long to look for datagrams before sleeping.
   /// Called on this thread; must not wait for it.
   collective::MismatchObserver on_mismatch;
 };

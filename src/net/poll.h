@@ -4,11 +4,12 @@
 // before 5.11 lack it and get milliseconds, rounded up. It does not know what a token means.
 //
 // Falling asleep and being woken costs some 10 us of both sides' time, on virtual machines more: as
-// much as the answer to a small operation takes. So a poller may look again for a short while first.
-// Between two looks it gives the CPU away (sched_yield): where there are more processes than cores,
-// the one that we wait for is often the one that runs then. Two things end this: waits that turn out
-// long halve the next span; and a yield that takes long tells that others compute here, behind
-// whom one who yields stands in line, while one who sleeps is let in front when something arrives.
+// much as the answer to a small operation takes. So a poller may look again for a short while
+// first. Between two looks it gives the CPU away (sched_yield): where there are more processes than
+// cores, the one that we wait for is often the one that runs then. Two things end this: waits that
+// turn out long halve the next span; and a yield that takes long tells that others compute here,
+// behind whom one who yields stands in line, while one who sleeps is let in front when something
+// arrives.
 #pragma once
 
 #include <chrono>

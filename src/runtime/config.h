@@ -74,7 +74,6 @@ struct Settings {
   /// worker: 1,024 slots with 8 workers are about 24 MB.
   uint32_t daemon_slots_per_thread = 1024;
 
-
   /// VERSION, WARN, INFO or TRACE. Warnings, because nothing may fall back silently.
   std::string debug_level = "WARN";
   /// Subsystems that INFO and TRACE show: a list, "^" excludes.

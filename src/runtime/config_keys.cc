@@ -117,14 +117,16 @@ constexpr ConfigKey kKeys[] = {
      UINT64_MAX,
      check_wire},
     {"job", "SUMCAST_JOB", &Settings::job, "",
-     "Name of the job, equal on all of its ranks and no other job's of the same daemon. Empty: from "
+     "Name of the job, equal on all of its ranks and no other job's of the same daemon. Empty: "
+     "from "
      "the launcher's meeting place."},
     {"timeout", "SUMCAST_TIMEOUT", &Settings::timeout, "",
      "How long an operation may wait for ranks that live but do not take part. Dead ranks are "
      "noticed by heartbeats, much earlier."},
     {"spin", "SUMCAST_SPIN", &Settings::spin, "",
      "How long a thread that waits for datagrams looks for them before it sleeps, giving its core "
-     "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on looking."},
+     "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on "
+     "looking."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,
