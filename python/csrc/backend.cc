@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 namespace sumcast_torch {
 namespace {
@@ -23,11 +24,20 @@ SumcastBackend::SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job
   init();
 }
 
+SumcastBackend::Turn::Turn(SumcastBackend& backend) : backend_(backend) { backend_.mutex_.lock(); }
+
+SumcastBackend::Turn::~Turn() {
+  const auto ended = std::exchange(backend_.ended_, {});
+  backend_.mutex_.unlock();
+  for (const auto& work : ended) work->settle(-1);
+}
+
 SumcastBackend::~SumcastBackend() {
   if (group_->is_forked()) {
     // Nothing of it lives in a forked child: threads and locks are the parent's.
     new auto(std::move(completion_));
     new auto(std::move(pending_));
+    new auto(std::move(coalesced_));
     return;
   }
   // Python may be what drops us, and callbacks of futures that we wait for need its lock.
@@ -41,10 +51,11 @@ SumcastBackend::~SumcastBackend() {
 /// does not wait for its last message has sent it all the same.
 void SumcastBackend::end_all(const char* why, std::chrono::milliseconds patience) {
   std::deque<c10::intrusive_ptr<SumcastWork>> open;
+  std::vector<c10::intrusive_ptr<SumcastWork>> coalesced;  // Dropped behind the lock.
   {
     const std::lock_guard lock(mutex_);
     open.swap(pending_);
-    coalesced_.clear();
+    coalesced.swap(coalesced_);
   }
   const auto until = std::chrono::steady_clock::now() + patience;
   bool any = false;
@@ -164,10 +175,11 @@ std::string SumcastBackend::place_text() const {
 c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::vector<Call>& calls,
                                                       std::chrono::milliseconds timeout) {
   const std::string name = parts.name;
-  auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(parts));
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = limit(timeout);
+  auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(parts),
+                                               call.timeout_ms);
   std::vector<NativeWork> natives;
   for (const Call& begin : calls) {
     sumcast_work* native = nullptr;
@@ -185,9 +197,15 @@ c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::ve
   return work;
 }
 
-/// A caller may drop a work that is under way; its tensors must stay.
+/// A caller may drop a work that is under way; its tensors must stay. Those that have ended go,
+/// wherever they are: a receive may stay open for long. Called with the lock held, so it completes
+/// none: callbacks would run.
 void SumcastBackend::keep(const c10::intrusive_ptr<SumcastWork>& work) {
-  while (!pending_.empty() && pending_.front()->isCompleted()) pending_.pop_front();
+  std::erase_if(pending_, [&](c10::intrusive_ptr<SumcastWork>& one) {
+    const bool over = one->is_over() || one->is_forgotten();
+    if (over) ended_.push_back(std::move(one));
+    return over;
+  });
   pending_.push_back(work);
   if (coalescing_) coalesced_.push_back(work);
 }

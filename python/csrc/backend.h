@@ -115,6 +115,19 @@ class SumcastBackend final : public c10d::Backend {
     void receive(const at::Tensor& tensor, uint32_t from, uint32_t check, uint64_t tag);
   };
 
+  /// Holds the lock while an operation is numbered and begun. Behind it, works that have ended are
+  /// let go: dropping a tensor may need Python's lock.
+  class Turn {
+   public:
+    explicit Turn(SumcastBackend& backend);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    SumcastBackend& backend_;
+  };
+
   void check_usable() const;
   void check_root(int64_t root, const char* operation) const;
   Parts parts(c10d::OpType type, const char* operation, std::vector<at::Tensor> inputs,
@@ -145,6 +158,7 @@ class SumcastBackend final : public c10d::Backend {
   uint64_t sequence_ = 0;
   uint64_t messages_ = 0;                                // Point to point, this rank's own.
   std::deque<c10::intrusive_ptr<SumcastWork>> pending_;  // Begun; kept alive until they end.
+  std::vector<c10::intrusive_ptr<SumcastWork>> ended_;   // For the end of a turn.
   bool coalescing_ = false;
   std::vector<c10::intrusive_ptr<SumcastWork>> coalesced_;
 };

@@ -69,7 +69,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce(std::vector<at::Tensor>
   TORCH_CHECK(tensors.size() == 1, "sumcast: all_reduce takes one tensor, not ", tensors.size());
   if (tensors[0].layout() == c10::kSparse) return allreduce_sparse(tensors, options);
   const Arithmetic arithmetic(tensors[0], options.reduceOp, "all_reduce");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLREDUCE, "all_reduce", tensors, tensors);
   const Call call = reduce_call(tensors[0], arithmetic, what);
   return start(std::move(what), {call}, options.timeout);
@@ -82,7 +82,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_coalesced(
   for (const at::Tensor& one : tensors) {
     arithmetic.emplace_back(one, options.reduceOp, "all_reduce_coalesced");
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLREDUCE_COALESCED, "all_reduce", tensors, tensors);
   std::vector<Call> calls;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -100,7 +100,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce(std::vector<at::Tensor>& t
   const bool is_root = options.rootRank == getRank();
   const at::Tensor in = arithmetic.encode(tensor);
   const at::Tensor out = is_root ? arithmetic.room(tensor) : at::Tensor();
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::REDUCE, "reduce", tensors, tensors);
   what.kept = {in, out};
   if (is_root) what.unpack = [=] { arithmetic.decode(out, tensor); };
@@ -122,7 +122,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::broadcast(std::vector<at::Tensor>
   check_root(options.rootRank, "broadcast");
   const bool is_root = options.rootRank == getRank();
   const at::Tensor data = is_root ? packed(tensor) : room_for(tensor);
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::BROADCAST, "broadcast", tensors, tensors);
   what.kept = {data};
   if (!is_root) what.unpack = [=] { unpack_into(tensor, data); };
@@ -151,7 +151,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   check_usable();
   check_flat(output, input, getSize(), "all_gather_into_tensor");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::_ALLGATHER_BASE, "_all_gather_base", {input}, {output});
   const Call call = gather_call(output, input, what);
   return start(std::move(what), {call}, options.timeout);
@@ -166,7 +166,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_into_tensor_coalesced(
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_flat(outputs[i], inputs[i], getSize(), "all_gather_into_tensor_coalesced");
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER_COALESCED, "all_gather", inputs, outputs);
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -197,7 +197,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather(
   TORCH_CHECK(outputs.size() == 1, "sumcast: all_gather takes one list of outputs, not ",
               outputs.size());
   check_list(outputs[0], input, getSize(), "all_gather");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER, "all_gather", inputs, outputs[0]);
   const Call call = deal_call(outputs[0], input, what);
   return start(std::move(what), {call}, options.timeout);
@@ -219,7 +219,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_coalesced(
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_list(by_input[i], inputs[i], getSize(), "all_gather_coalesced");
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER_COALESCED, "all_gather", inputs, std::move(all));
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -246,7 +246,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::_reduce_scatter_base(
   check_usable();
   check_flat(input, output, getSize(), "reduce_scatter_tensor");
   const Arithmetic arithmetic(output, options.reduceOp, "reduce_scatter_tensor");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::_REDUCE_SCATTER_BASE, "_reduce_scatter_base", {input}, {output});
   const Call call = scatter_call(output, input, arithmetic, what);
   return start(std::move(what), {call}, options.timeout);
@@ -263,7 +263,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter_tensor_coalesced(
     check_flat(inputs[i], outputs[i], getSize(), "reduce_scatter_tensor_coalesced");
     arithmetic.emplace_back(outputs[i], options.reduceOp, "reduce_scatter_tensor_coalesced");
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", inputs, outputs);
   std::vector<Call> calls;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -285,7 +285,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter(
     arithmetic.emplace_back(outputs[i], options.reduceOp, "reduce_scatter");
     all.insert(all.end(), inputs[i].begin(), inputs[i].end());
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::REDUCE_SCATTER, "reduce_scatter", std::move(all), outputs);
   std::vector<Call> calls;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -298,7 +298,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter(
 
 c10::intrusive_ptr<c10d::Work> SumcastBackend::barrier(const c10d::BarrierOptions& options) {
   check_usable();
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   return start(parts(OpType::BARRIER, "barrier", {}, {}),
                {[](sumcast_group* group, const sumcast_call* call, sumcast_work** work) {
                  return sumcast_barrier(group, call, work);

@@ -91,7 +91,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::gather(std::vector<std::vector<at
   const bool is_root = options.rootRank == getRank();
   TORCH_CHECK(is_root ? outputs.size() == 1 : outputs.empty() || outputs[0].empty(),
               "sumcast: gather takes a list of outputs on the root, and none elsewhere");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   std::vector<at::Tensor> all = is_root ? outputs[0] : std::vector<at::Tensor>();
   Mail mail;
   if (is_root) {
@@ -136,7 +136,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::scatter(std::vector<at::Tensor>& 
     TORCH_CHECK(inputs[0][getRank()].numel() == outputs[0].numel(),
                 "sumcast: scatter has an input of another size than the output");
   }
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what =
       parts(OpType::SCATTER, "scatter", is_root ? inputs[0] : std::vector<at::Tensor>(), outputs);
   const uint64_t tag = kOperationTag | what.sequence << 8;
@@ -170,7 +170,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall(std::vector<at::Tensor>&
   TORCH_CHECK(inputs[getRank()].numel() == outputs[getRank()].numel(),
               "sumcast: all_to_all sends itself ", inputs[getRank()].numel(),
               " elements and has room for ", outputs[getRank()].numel());
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL, "all_to_all", inputs, outputs);
   const uint64_t tag = kOperationTag | what.sequence << 8;
   Mail mail;
@@ -206,7 +206,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall_base(at::Tensor& output,
   TORCH_CHECK(part(from_all, in, me).numel() == part(to_all, out, me).numel(),
               "sumcast: all_to_all_single sends itself ", part(from_all, in, me).numel(),
               " elements and has room for ", part(to_all, out, me).numel());
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL_BASE, "all_to_all", {input}, {output});
   const uint64_t tag = kOperationTag | what.sequence << 8;
   const uint32_t check = check_of(OpType::ALLTOALL_BASE, input);

@@ -26,7 +26,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::send(std::vector<at::Tensor>& ten
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "send");
   check_root(to, "send");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Mail mail;
   mail.send(tensor, to, check_of(OpType::SEND, tensor), static_cast<uint32_t>(tag));
   return start_mail(message_parts(OpType::SEND, "send", tensors, to, tag), std::move(mail), {});
@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::recv(std::vector<at::Tensor>& ten
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "recv");
   check_root(from, "recv");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Mail mail;
   mail.receive(tensor, static_cast<uint32_t>(from), check_of(OpType::SEND, tensor),
                static_cast<uint32_t>(tag));
@@ -48,7 +48,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::recvAnysource(std::vector<at::Ten
                                                              int tag) {
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "recv from any");
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Mail mail;
   mail.receive(tensor, SUMCAST_ANY_RANK, check_of(OpType::SEND, tensor),
                static_cast<uint32_t>(tag));

@@ -124,13 +124,14 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
               " dimensions at most");
   at::Tensor target = tensors[0];  // Not detached: what is copied into a sparse one replaces it.
   const at::Tensor mine = target.detach().coalesce();
-  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
   Parts what = parts(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", {}, tensors);
   what.bytes = bytes_of(mine.values()) + bytes_of(mine.indices());
   what.inputs = tensors;
   const uint64_t tag = kOperationTag | what.sequence << 8;
   Round round{group_->handle(), getRank(), getSize(), limit(options.timeout), what.name, {}, {}};
-  auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(what));
+  auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(what),
+                                               round.limit_ms);
   work->begin_elsewhere();
   keep(work);
   completion_->run([work, round, mine, target, tag, group = group_]() mutable {

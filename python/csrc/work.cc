@@ -13,14 +13,14 @@ std::exception_ptr backend_error(const std::string& text) {
 }
 
 SumcastWork::SumcastWork(std::shared_ptr<Group> group, std::shared_ptr<Completion> completion,
-                         int rank, Parts parts)
+                         int rank, Parts parts, int64_t limit_ms)
     : c10d::Work(rank, parts.type, ("sumcast:" + parts.operation).c_str(),
                  std::optional(parts.inputs)),
       parts_(std::move(parts)),
       group_(std::move(group)),
       completion_(std::move(completion)),
       started_(std::chrono::steady_clock::now()),
-      overdue_(started_ + std::chrono::milliseconds(group_->timeout_ms.load())) {}
+      overdue_(started_ + std::chrono::milliseconds(limit_ms)) {}
 
 void SumcastWork::begin(std::vector<NativeWork> natives) {
   const std::lock_guard lock(mutex_);
@@ -47,6 +47,14 @@ bool SumcastWork::is_ended() {
     if (sumcast_work_is_done(native.get()) == 0) return false;
   }
   return true;
+}
+
+bool SumcastWork::is_forgotten() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) return false;
+  }
+  return is_ended();
 }
 
 std::exception_ptr SumcastWork::failure_of(int code, const std::string& text) const {
@@ -112,18 +120,22 @@ void SumcastWork::complete(std::exception_ptr failure) {
   std::shared_ptr<Completion> completion;
   std::vector<NativeWork> natives;
   std::function<void()> record_end;
+  // And so do tensors: dropping one may need Python's lock, whose holder may wait for ours.
+  std::vector<at::Tensor> inputs, kept;
+  std::function<void()> unpack;
   {
     const std::lock_guard lock(mutex_);
     exception_ = failure;
     completed_ = true;
+    over_ = true;
     future = future_;
     group = std::move(group_);
     completion = std::move(completion_);
     natives = std::move(natives_);
     natives_.clear();
-    parts_.unpack = nullptr;
-    parts_.kept.clear();
-    parts_.inputs.clear();
+    unpack.swap(parts_.unpack);
+    kept.swap(parts_.kept);
+    inputs.swap(parts_.inputs);
     record_end = std::move(recordFunctionEndCallback_);
     recordFunctionEndCallback_ = nullptr;
     cv_.notify_all();

@@ -9,6 +9,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -37,8 +38,9 @@ struct Parts {
 
 class SumcastWork final : public c10d::Work {
  public:
+  /// @param limit_ms  of this call; who only polls is held to it too.
   SumcastWork(std::shared_ptr<Group> group, std::shared_ptr<Completion> completion, int rank,
-              Parts parts);
+              Parts parts, int64_t limit_ms);
 
   /// The library has begun it. Called once, before the work is handed out.
   void begin(std::vector<NativeWork> natives);
@@ -62,6 +64,10 @@ class SumcastWork final : public c10d::Work {
   bool is_message() const { return parts_.is_message; }
   /// Has the library ended it? Does not wait or unpack.
   bool is_ended();
+  /// Is it completed? Takes no lock.
+  bool is_over() const { return over_; }
+  /// Has the library ended it, with no future that a completion thread looks after?
+  bool is_forgotten();
 
  private:
   std::vector<NativeWork> natives() const;
@@ -72,12 +78,13 @@ class SumcastWork final : public c10d::Work {
   std::shared_ptr<Group> group_;            // Until completed.
   std::shared_ptr<Completion> completion_;  // Until completed.
   std::vector<NativeWork> natives_;         // Until completed.
+  std::atomic<bool> over_{false};  // completed_, to be read without the lock.
   bool external_ = false;
   bool completing_ = false;
   int source_ = -1;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   const std::chrono::steady_clock::time_point started_;
-  std::chrono::steady_clock::time_point overdue_;
+  const std::chrono::steady_clock::time_point overdue_;
 };
 
 /// The error that torch.distributed users catch (DistBackendError), with one line.

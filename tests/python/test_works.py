@@ -1,8 +1,10 @@
 """Works: futures that complete by themselves, timeouts, errors, aborts; point to point."""
 
+import array
 import datetime
 import re
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -215,3 +217,96 @@ def test_stats_count_operations_bytes_and_datagrams():
         assert stats["transport"]["datagrams_sent"] > 0
 
     run(2, body, environment={"SUMCAST_ONE_RANK_PER_HOST": "1"})
+
+
+def test_a_callback_may_begin_operations():
+    """Also while another thread begins one, which finds the callback's work ended."""
+
+    def body(rank, size):
+        got, done = torch.empty(2), []
+
+        def slow(future):
+            time.sleep(1)  # Keeps the thread that completes collectives.
+
+        def talk(future):
+            works = [dist.isend(torch.ones(2), 1 - rank, tag=5), dist.irecv(got, 1 - rank, tag=5)]
+            done.extend(works)
+
+        works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(2)]
+        works[0].get_future().then(slow)
+        works[1].get_future().then(talk)
+        time.sleep(0.3)
+        dist.all_reduce(torch.ones(3))
+        until = time.monotonic() + 20
+        while len(done) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        for work in done:
+            work.wait()
+        assert len(done) == 2 and got.tolist() == [1, 1]
+
+    run(2, body, limit=40)
+
+
+def watched(count, value):
+    """A tensor, and a question: is its memory alive?"""
+    memory = array.array("f", [value] * count)
+    alive = weakref.ref(memory)
+    return torch.frombuffer(memory, dtype=torch.float32), lambda: alive() is not None
+
+
+def test_an_open_receive_keeps_no_tensors_of_later_works_alive():
+    def body(rank, size):
+        late = torch.empty(1)
+        work = dist.irecv(late, 1 - rank, tag=3)
+        alive = []
+        for wait in (True, False):
+            for _ in range(20):
+                tensor, question = watched(100, 1.0)
+                one = dist.all_reduce(tensor, async_op=True)
+                if wait:
+                    one.wait()
+                alive.append(question)
+                del tensor, one
+        dist.barrier()
+        dist.barrier()  # Begins when all else has ended.
+        assert sum(question() for question in alive) == 0
+        dist.send(torch.ones(1), 1 - rank, tag=3)
+        work.wait()
+
+    run(2, body, limit=40)
+
+
+def test_looking_at_a_work_does_not_stop_the_thread_that_completes_it():
+    """That thread drops tensors, for which it needs Python's lock."""
+
+    def body(rank, size):
+        for _ in range(300):
+            tensor, _ = watched(4, 1.0)
+            work = dist.all_gather([torch.empty(4) for _ in range(size)], tensor, async_op=True)
+            future = work.get_future()
+            del tensor
+            until = time.monotonic() + 20
+            while not work.is_success() and time.monotonic() < until:
+                work.exception()
+            assert work.is_success() and future.wait() is not None
+
+    run(2, body, limit=60)
+
+
+def test_polling_holds_a_call_to_its_own_timeout():
+    def body(rank, size):
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1))
+        options = dist.AllreduceOptions()
+        options.timeout = datetime.timedelta(seconds=30)
+        options.asyncOp = True
+        tensor = torch.ones(3)
+        if rank == 1:
+            time.sleep(2.5)
+        work = group.allreduce([tensor], options)
+        until = time.monotonic() + 20
+        while not work.is_completed() and time.monotonic() < until:
+            time.sleep(0.01)
+        work.wait()
+        assert tensor.tolist() == [2, 2, 2]
+
+    run(2, body, limit=40)
