@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <limits>
 
 #include "backend.h"
 #include "mail.h"
@@ -47,7 +48,19 @@ struct Round {
     sends.clear();
     receives.clear();
   }
+
+  /// Throws because of what another rank sent.
+  [[noreturn]] void refuse(int other, const std::string& why) const {
+    std::rethrow_exception(backend_error(name + ": rank " + std::to_string(other) + " " + why));
+  }
 };
+
+/// One line: c10's errors bring a backtrace.
+std::string reason_of(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
 
 Header header_of(const at::Tensor& tensor) {
   Header header;
@@ -57,6 +70,30 @@ Header header_of(const at::Tensor& tensor) {
   header.dense_dimensions = tensor.dense_dim();
   for (int64_t i = 0; i < tensor.dim(); ++i) header.sizes[i] = tensor.size(i);
   return header;
+}
+
+/// How many entries a coalesced tensor of this shape can have; the largest number if it has no end.
+int64_t places_of(const at::Tensor& tensor) {
+  int64_t places = 1;
+  for (int64_t i = 0; i < tensor.sparse_dim(); ++i) {
+    if (__builtin_mul_overflow(places, tensor.size(i), &places)) {
+      return std::numeric_limits<int64_t>::max();
+    }
+  }
+  return places;
+}
+
+/// Does every entry lie inside? What reads them does not look.
+/// @param indices  int64[sparse_dim(), entries], contiguous.
+bool fits(const at::Tensor& indices, const at::Tensor& tensor) {
+  const int64_t entries = indices.size(1);
+  const int64_t* index = indices.const_data_ptr<int64_t>();
+  for (int64_t row = 0; row < indices.size(0); ++row) {
+    for (int64_t i = 0; i < entries; ++i, ++index) {
+      if (*index < 0 || *index >= tensor.size(row)) return false;
+    }
+  }
+  return true;
 }
 
 /// @param mine  coalesced.
@@ -75,10 +112,12 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
   round.run();
   for (int rank = 0; rank < round.size; ++rank) {
     if (!headers[rank].agrees(headers[round.rank])) {
-      const std::string text = round.name + ": rank " + std::to_string(rank) +
-                               " has a sparse tensor of another shape or type";
-      sumcast_group_abort(round.group, text.c_str());
-      std::rethrow_exception(backend_error(text));
+      round.refuse(rank, "has a sparse tensor of another shape or type");
+    }
+    if (headers[rank].entries < 0 || headers[rank].entries > places_of(mine)) {
+      round.refuse(rank, "says that it has " + std::to_string(headers[rank].entries) +
+                             " entries of a sparse tensor with " +
+                             std::to_string(places_of(mine)) + " places");
     }
   }
   const at::Tensor indices = mine.indices().contiguous();
@@ -102,6 +141,9 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
   round.run();
   at::Tensor sum;
   for (int rank = 0; rank < round.size; ++rank) {
+    if (!fits(all_indices[rank], mine)) {
+      round.refuse(rank, "has an entry outside of its sparse tensor");
+    }
     at::Tensor one = at::_sparse_coo_tensor_unsafe(all_indices[rank], all_values[rank],
                                                    mine.sizes(), mine.options());
     sum = sum.defined() ? sum.add(one) : one;
@@ -139,8 +181,10 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
     try {
       const at::NoGradGuard guard;
       target.copy_(sum_of_all(round, mine, tag));
-    } catch (...) {
+    } catch (const std::exception& error) {
       failure = std::current_exception();
+      // The others may wait for what this rank will not send any more.
+      sumcast_group_abort(round.group, reason_of(error).c_str());
     }
     work->end(failure);
   });

@@ -58,8 +58,11 @@ class CoalescedWork final : public c10d::Work {
 
 void SumcastBackend::startCoalescing() {
   check_usable();
+  // Of a caller who left by an exception, as torch's manager does not say then. What had begun goes
+  // on like any other work that its caller dropped.
+  std::vector<c10::intrusive_ptr<SumcastWork>> left;
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!coalescing_, "sumcast: coalescing has begun already");
+  left.swap(coalesced_);
   coalescing_ = true;
 }
 

@@ -257,6 +257,23 @@ def test_coalesced_forms_are_several_operations_with_one_work(path):
     run(3, body, environment=path)
 
 
+def test_coalescing_begins_anew_behind_an_exception():
+    def body(rank, size):
+        peer = 1 - rank
+        out, sparse = torch.empty(3), torch.ones(3).to_sparse()
+        call = lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(3), peer),
+                                               dist.P2POp(dist.irecv, sparse, peer)])
+        assert "Sparse" in error_of(call)
+        dist.recv(out, peer)  # What had begun goes on.
+        assert out.tolist() == [1, 1, 1]
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((3,), 2.0), peer),
+                                            dist.P2POp(dist.irecv, out, peer)]):
+            work.wait()
+        assert out.tolist() == [2, 2, 2]
+
+    run(2, body, limit=60)
+
+
 def test_sparse_all_reduce():
     def body(rank, size):
         # Entries that meet, entries of one rank only, and one rank without any.
@@ -282,6 +299,29 @@ def test_sparse_all_reduce():
         assert "another shape or type" in error_of(lambda: dist.all_reduce(other)) or rank == 1
 
     run(3, body)
+
+
+def test_entries_outside_of_a_sparse_tensor_are_an_error_on_all_ranks():
+    def body(rank, size):
+        def with_entry(at):
+            # What a peer might send; torch does not look at what is said to be coalesced.
+            return torch.ops.aten._sparse_coo_tensor_unsafe(
+                torch.tensor([at]), torch.ones(len(at)), [10], is_coalesced=True)
+
+        texts = []
+        for bad, words in (([3, 1 << 40], "outside"), ([-5, 3], "outside"),
+                           (list(range(11)), "11 entries")):
+            group = dist.new_group(range(size))
+            tensor = with_entry(bad if rank == 1 else [1, 2])
+            texts.append(error_of(lambda: dist.all_reduce(tensor, group=group)))
+            assert "rank 1" in texts[-1] and words in texts[-1], texts[-1]
+            # The group is over, and no rank waits for another.
+            error_of(lambda: dist.all_reduce(torch.ones(1), group=group))
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        assert tensor.item() == size
+
+    run(3, body, limit=60)
 
 
 def test_a_tensor_beyond_two_gibibytes_of_elements_of_one_byte():
