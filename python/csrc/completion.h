@@ -4,10 +4,16 @@
 // peers please, and a collective may wait for what a message's future sets off; so they have a
 // thread of their own, woken when one has ended. A third runs what takes several rounds (sparse
 // all-reduce). None starts before it is needed.
+//
+// Callbacks of futures run on these threads, and one may wait for another future of its group. So a
+// queue is a post that one thread mans; who goes to run callbacks leaves the post, and another takes
+// it: at once if a callback begins an operation with a future, otherwise if it stays away for long.
+// The absent one comes back or, if the post is taken and a spare thread stands by, ends.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -22,6 +28,11 @@ class SumcastWork;
 
 class Completion : public std::enable_shared_from_this<Completion> {
  public:
+  Completion() = default;
+  ~Completion();
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+
   /// Completes `work` as soon as it has ended.
   void await(c10::intrusive_ptr<SumcastWork> work);
   /// Runs something that may block, behind what was given before.
@@ -31,20 +42,48 @@ class Completion : public std::enable_shared_from_this<Completion> {
   /// Ends the threads, once all that they wait for has ended. Threads that call this (from within a
   /// callback of a future) are let go instead.
   void stop();
+  /// The calling thread goes to run callbacks. Of no effect on threads that are not a Completion's.
+  static void leave_post();
 
  private:
-  void run_collectives();
-  void run_messages();
-  void run_tasks();
+  using Task = std::function<void()>;
+
+  struct Post {
+    std::deque<Task> tasks;
+    std::condition_variable changed;
+    bool manned = false;
+    bool urgent = false;    // A callback waits, or will.
+    int away = 0;           // Threads that run callbacks.
+    int parked = 0;         // Threads that stand by to take the post.
+    std::chrono::steady_clock::time_point left_at;  // When it was last left.
+  };
+
+  /// Where a thread of ours is.
+  struct Seat {
+    Completion* completion;
+    Post* post;
+    bool is_away;
+  };
+  static thread_local Seat* seat_;
+  static bool is_in_callback();
+
+  // All called with the lock held.
+  void call_for(Post& post);
+  bool is_drained(const Post& post) const;
+  bool has_news(const Post& post) const;
+  bool take_post(std::unique_lock<std::mutex>& lock, Post& post);
+  void look_at_messages(std::unique_lock<std::mutex>& lock);
+  void forget_this_thread();
+
+  void serve(Post& post);
 
   std::mutex mutex_;
-  std::condition_variable changed_, poked_, tasked_;
-  std::deque<c10::intrusive_ptr<SumcastWork>> collectives_;
-  std::list<c10::intrusive_ptr<SumcastWork>> messages_;
-  std::deque<std::function<void()>> tasks_;
-  bool news_ = false;
+  Post collectives_, messages_, rounds_;
+  std::list<c10::intrusive_ptr<SumcastWork>> open_;  // Messages under way.
+  bool news_ = false;                                // One of them may have ended.
   bool stopping_ = false;
-  std::thread collective_thread_, message_thread_, task_thread_;
+  std::list<std::thread> threads_;
+  std::list<std::thread> ended_;  // To be joined; they take no lock any more.
 };
 
 }  // namespace sumcast_torch

@@ -142,6 +142,7 @@ void SumcastWork::complete(std::exception_ptr failure) {
   }
   if (record_end) record_end();
   if (!future) return;
+  Completion::leave_post();
   if (failure) {
     future->setError(failure);
   } else {

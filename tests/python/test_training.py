@@ -255,3 +255,18 @@ def test_a_distributed_checkpoint_is_saved_and_loaded(tmp_path):
         assert all(torch.equal(a, b) for a, b in zip(other.parameters(), net.module.parameters()))
 
     run(2, body)
+
+
+def test_communication_hooks_that_wait_for_further_operations():
+    """PowerSGD begins operations in a callback and waits for them there."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    def body(rank, size):
+        net = DDP(model())
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2,
+                                            min_compression_rate=1)
+        net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        check_equal_on_all_ranks(train(net, rank, steps=6))
+        return True
+
+    assert all(run(2, body, limit=60))
