@@ -116,8 +116,8 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
     }
     if (headers[rank].entries < 0 || headers[rank].entries > places_of(mine)) {
       round.refuse(rank, "says that it has " + std::to_string(headers[rank].entries) +
-                             " entries of a sparse tensor with " +
-                             std::to_string(places_of(mine)) + " places");
+                             " entries of a sparse tensor with " + std::to_string(places_of(mine)) +
+                             " places");
     }
   }
   const at::Tensor indices = mine.indices().contiguous();

@@ -144,7 +144,8 @@ void Completion::serve(Post& post) {
   forget_this_thread();
 }
 
-/// Those that have ended become tasks. The library is asked without the lock: it pokes with its own.
+/// Those that have ended become tasks. The library is asked without the lock: it pokes with its
+/// own.
 void Completion::look_at_messages(std::unique_lock<std::mutex>& lock) {
   news_ = false;
   std::list<c10::intrusive_ptr<SumcastWork>> all = std::move(open_), ended;

@@ -6,9 +6,9 @@
 // all-reduce). None starts before it is needed.
 //
 // Callbacks of futures run on these threads, and one may wait for another future of its group. So a
-// queue is a post that one thread mans; who goes to run callbacks leaves the post, and another takes
-// it: at once if a callback begins an operation with a future, otherwise if it stays away for long.
-// The absent one comes back or, if the post is taken and a spare thread stands by, ends.
+// queue is a post that one thread mans; who goes to run callbacks leaves the post, and another
+// takes it: at once if a callback begins an operation with a future, otherwise if it stays away for
+// long. The absent one comes back or, if the post is taken and a spare thread stands by, ends.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -51,11 +51,12 @@ class Completion : public std::enable_shared_from_this<Completion> {
   struct Post {
     std::deque<Task> tasks;
     std::condition_variable changed;
+    /// When it was last left.
+    std::chrono::steady_clock::time_point left_at;
     bool manned = false;
-    bool urgent = false;    // A callback waits, or will.
-    int away = 0;           // Threads that run callbacks.
-    int parked = 0;         // Threads that stand by to take the post.
-    std::chrono::steady_clock::time_point left_at;  // When it was last left.
+    bool urgent = false;  // A callback waits, or will.
+    int away = 0;         // Threads that run callbacks.
+    int parked = 0;       // Threads that stand by to take the post.
   };
 
   /// Where a thread of ours is.

@@ -78,7 +78,7 @@ class SumcastWork final : public c10d::Work {
   std::shared_ptr<Group> group_;            // Until completed.
   std::shared_ptr<Completion> completion_;  // Until completed.
   std::vector<NativeWork> natives_;         // Until completed.
-  std::atomic<bool> over_{false};  // completed_, to be read without the lock.
+  std::atomic<bool> over_{false};           // completed_, to be read without the lock.
   bool external_ = false;
   bool completing_ = false;
   int source_ = -1;
