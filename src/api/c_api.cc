@@ -30,7 +30,7 @@ sumcast::Result<sumcast::Call> convert(const sumcast_call* from) {
   }
   to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
   to.wire = static_cast<sumcast::WireFormat>(from->wire);
-  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
+  if (from->timeout_ms > 0) to.timeout = sumcast::c_api::milliseconds_of(from->timeout_ms);
   return to;
 }
 
@@ -89,8 +89,9 @@ sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
   if (from->algorithm != SUMCAST_AUTO) {
     to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
   }
-  if (from->timeout_ms > 0) to.timeout = std::chrono::milliseconds(from->timeout_ms);
-  if (from->join_timeout_ms > 0) to.join_timeout = std::chrono::milliseconds(from->join_timeout_ms);
+  if (from->timeout_ms > 0) to.timeout = sumcast::c_api::milliseconds_of(from->timeout_ms);
+  if (from->join_timeout_ms > 0)
+    to.join_timeout = sumcast::c_api::milliseconds_of(from->join_timeout_ms);
   return to;
 }
 
@@ -201,7 +202,7 @@ int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work
 int sumcast_work_wait(sumcast_work* work, int64_t timeout_ms) {
   return guarded([&]() -> sumcast::Result<void> {
     if (timeout_ms < 0) return work->value.wait();
-    return work->value.wait(std::chrono::milliseconds(timeout_ms));
+    return work->value.wait(sumcast::c_api::milliseconds_of(timeout_ms));
   });
 }
 int sumcast_work_is_done(const sumcast_work* work) { return work->value.is_done() ? 1 : 0; }

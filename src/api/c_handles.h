@@ -1,6 +1,7 @@
 // What the files of the C API share: the handles, and how errors cross. Private to them.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -22,6 +23,11 @@ namespace sumcast::c_api {
 
 /// Of this thread.
 std::string& last_error();
+/// A year at most: more does not fit into nanoseconds, and "for ever" is a legal timeout.
+inline std::chrono::milliseconds milliseconds_of(int64_t count) {
+  constexpr std::chrono::milliseconds kYear = std::chrono::hours(24 * 365);
+  return std::chrono::milliseconds(count < kYear.count() ? count : kYear.count());
+}
 /// Keeps the text, returns the code.
 int report(const Error& error);
 Result<Call> convert(const sumcast_call* from);

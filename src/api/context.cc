@@ -157,6 +157,8 @@ Result<std::unique_ptr<Context>> Context::create(const Options& options) {
   context->impl_ = std::make_shared<Impl>();
   Impl& impl = *context->impl_;
   impl.options = options;
+  impl.options.timeout = bounded(options.timeout);
+  impl.options.join_timeout = bounded(options.join_timeout);
   if (auto joined = impl.join(); !joined) return fail(joined.error());
   std::vector<uint32_t> all(options.world);
   for (uint32_t i = 0; i < options.world; ++i) all[i] = i;

@@ -1,7 +1,9 @@
 // What the public handles refer to. Private to api/.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -19,6 +21,11 @@
 #include "sumcast/sumcast.hpp"
 
 namespace sumcast {
+
+/// What callers may wait at most: "for ever" must not overflow when it is added to now.
+inline Duration bounded(std::chrono::nanoseconds timeout) {
+  return std::min<Duration>(timeout, std::chrono::hours(24 * 365));
+}
 
 /// Nobody to tell: in a worker's own coordinator the engines learn of groups from their clients.
 class NoObserver final : public control::JobObserver {

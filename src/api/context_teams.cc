@@ -49,6 +49,9 @@ Result<std::shared_ptr<api::TeamRunner>> Context::Impl::open_paths(
   api::TeamReports reports;
   reports.overdue = [this](const control::Overdue& o) { client->report_overdue(o); };
   reports.mismatch = [this](const control::Mismatch& m) { client->report_mismatch(m); };
+  reports.give_up = [this, group = plan.group](const Error& error) {
+    if (auto* to = client_ready.load()) to->give_up(group, error);
+  };
   auto team = api::open_team({key, *engine, *client, request}, plan, std::move(**layout),
                              runtime::monotonic_now() + request.timeout, std::move(reports));
   if (!team) return team;
@@ -82,6 +85,7 @@ void Context::Impl::abort_teams(std::optional<GroupId> group, const Error& error
 void Context::Impl::close_team(const std::shared_ptr<api::TeamRunner>& team) {
   team->stop();
   if (!team->leaders()) return;
+  note_closing(*team->leaders());
   if (client) client->close_group(*team->leaders());
   engine->close_group(*team->leaders());
 }

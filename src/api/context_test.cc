@@ -73,6 +73,19 @@ TEST_P(ContextOn, AContextsWireFormatRoundsSumsOfF32AndNothingElse) {
   with_job(2, Algorithm::kDirect, body, WireFormat::kBF16);
 }
 
+TEST_P(ContextOn, ForEverIsALegalTimeout) {
+  with_job(2, Algorithm::kDirect, [](Context& context) {
+    std::vector<float> data(10, 1.0f);
+    Call call;
+    call.timeout = std::chrono::nanoseconds::max();
+    auto work = context.world().all_reduce_async(data.data(), data.data(), data.size(),
+                                                 ElementType::kF32, Reduction::kSum, call);
+    ASSERT_TRUE(work);
+    const auto done = work->wait(std::chrono::nanoseconds::max());
+    EXPECT_TRUE(done) << done.error().what;
+  });
+}
+
 TEST_P(ContextOn, EveryCollectiveGivesWhatItsNameSays) {
   for (const Algorithm algorithm :
        {Algorithm::kDirect, Algorithm::kRing, Algorithm::kHalvingDoubling}) {

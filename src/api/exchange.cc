@@ -42,7 +42,7 @@ Result<Work> Group::exchange_async(std::span<const Message> sends,
   work.state_ = std::make_shared<Work::State>();
   work.state_->group = state_;
   work.state_->deadline =
-      runtime::monotonic_now() + call.timeout.value_or(state_->context->options.timeout);
+      runtime::monotonic_now() + bounded(call.timeout.value_or(state_->context->options.timeout));
   auto posted = state_->context->messenger->post(state_->plan.group, out, in, work.state_->deadline,
                                                  std::move(on_done));
   if (!posted) return fail(posted.error());

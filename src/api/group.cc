@@ -93,7 +93,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
   const auto size = static_cast<uint32_t>(plan.ranks.size());
   if (auto r = check(what, size); !r) return fail(r.error());
   const Instant deadline =
-      runtime::monotonic_now() + call.timeout.value_or(context->options.timeout);
+      runtime::monotonic_now() + bounded(call.timeout.value_or(context->options.timeout));
   Algorithm algorithm =
       call.algorithm == Algorithm::kAuto ? context->options.algorithm : call.algorithm;
   const bool has_aggregator = context->engine->has_route(Route::kAggregator);
@@ -334,7 +334,7 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   Group::State& group = *state_->group;
   Instant deadline = state_->deadline;
   const Instant begun = runtime::monotonic_now();
-  if (timeout) deadline = std::min(deadline, begun + *timeout);
+  if (timeout) deadline = std::min(deadline, begun + bounded(*timeout));
   if (state_->host) return group.team->wait(state_->host, deadline);
   if (state_->exchange) return group.wait_exchange(*state_, deadline);
   if (!state_->operation) return group.wait_mesh(*state_, deadline);

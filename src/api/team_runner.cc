@@ -1,6 +1,7 @@
 #include "api/team_runner.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/assert.h"
 #include "runtime/clock.h"
@@ -57,15 +58,19 @@ TeamRunner::~TeamRunner() { stop(); }
 
 void TeamRunner::stop() {
   std::thread thread;
+  std::optional<Error> error;
   {
     const Lock lock(mutex_);
     stopping_ = true;
     if (running_ || !queue_.empty()) {
-      team_.abort({ErrorCode::kAborted, "a rank closed the group in the middle of an operation"});
+      error = {ErrorCode::kAborted, "a rank closed the group in the middle of an operation"};
+      team_.abort(*error);
     }
     thread = std::move(thread_);
     changed_.notify_all();
   }
+  // Leaders of other hosts, and our own in the middle of a piece, do not see the segment's abort.
+  if (error) reports_.give_up(*error);
   if (thread.joinable()) thread.join();
 }
 

@@ -59,6 +59,7 @@ struct TeamWork {
 struct TeamReports {
   std::function<void(const control::Overdue&)> overdue;
   std::function<void(const control::Mismatch&)> mismatch;
+  std::function<void(const Error&)> give_up;  ///< This rank ends the group for all.
 };
 
 class TeamRunner final : public host::TeamObserver {

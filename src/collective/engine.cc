@@ -148,6 +148,11 @@ void Engine::open_group(const control::GroupPlan& plan) {
   auto place = std::ranges::find_if(groups_, [](const auto& g) { return g == nullptr; });
   if (place == groups_.end()) place = groups_.insert(groups_.end(), nullptr);
   *place = std::move(group);
+  // Where windows are short of room, all ranks serve groups in the same order: a rank that filled
+  // its window for one group would wait for a rank that filled it for another.
+  std::ranges::sort(groups_, [](const auto& a, const auto& b) {
+    return a != nullptr && (b == nullptr || a->id < b->id);
+  });
 }
 
 void Engine::close_group(GroupId id) {
@@ -330,9 +335,9 @@ void Engine::run_timers(Instant now) {
         if (window->deadline() > now) continue;
         BoundedList<core::Want> probes(probe_memory), gaps(gap_memory);
         const bool silent = window->heard_at + window->patience() <= now;
-        window->core.on_timeout(now, silent ? window->patience() : window->path.rtt.rto(), probes,
-                                gaps);
-        window->path.congestion.on_results_lost(static_cast<uint32_t>(gaps.size()));
+        const Duration patience = silent ? window->patience() : window->path.rtt.rto();
+        const uint32_t lost = window->core.on_timeout(now, patience, probes, gaps);
+        window->path.congestion.on_results_lost(lost);
         send_notes(window->path, wire::Kind::kProbe, group->plan.slot_base.value, probes.view());
         send_notes(window->path, wire::Kind::kGap, group->plan.slot_base.value, gaps.view());
         counters_.probes += probes.size();

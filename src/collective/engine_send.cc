@@ -85,6 +85,7 @@ bool Engine::send_path(Path& path, Instant now) {
       while (window->core.wants_to_send()) {
         const uint32_t size = path.congestion.size();
         const uint32_t room = size > path.in_flight ? size - path.in_flight : 0;
+        if (room == 0 && window->core.ready() > 0) path.congestion.on_limited();
         BoundedList<core::Outgoing> items(memory);
         const uint32_t before = window->core.in_flight();
         window->core.fill(now, path.local ? UINT32_MAX : room, items);

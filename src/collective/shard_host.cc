@@ -266,7 +266,8 @@ void ShardHost::on_timeout(Instant now) {
   std::array<core::Ask, 256> memory;
   for (auto& [incarnation, job] : jobs_) {
     for (auto& group : job->groups) {
-      if (!group || now < group->pool.next_deadline()) continue;
+      // A group that was ended completes nothing any more: nobody is asked.
+      if (!group || group->poisoned || now < group->pool.next_deadline()) continue;
       BoundedList<core::Ask> asks(memory);
       group->pool.on_timeout(now, asks);
       send_asks(*group, asks.view());
@@ -279,7 +280,7 @@ Instant ShardHost::next_deadline() const {
   if (faults_.active()) due = std::min(due, faults_.next_due());
   for (const auto& [incarnation, job] : jobs_) {
     for (const auto& group : job->groups) {
-      if (group) due = std::min(due, group->pool.next_deadline());
+      if (group && !group->poisoned) due = std::min(due, group->pool.next_deadline());
     }
   }
   return due;

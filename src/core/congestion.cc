@@ -59,11 +59,13 @@ void CongestionWindow::measure_rate(Instant now) {
   ++rate_results_;
   const Duration span = now - rate_since_;
   if (span < kRateSpan) return;
-  // A pause between operations makes this rate lower, never higher.
+  const bool limited = limited_;
   const double rate = rate_results_ / static_cast<double>(span.count());
   rate_results_ = 0;
   rate_since_ = now;
-  if (rate <= peak_per_ns_ || least_round_trip_ == Duration::max()) return;
+  limited_ = false;
+  // Otherwise the program set the pace, and the rate says nothing about the path.
+  if (!limited || rate <= peak_per_ns_ || least_round_trip_ == Duration::max()) return;
   peak_per_ns_ = rate;
   const double held = rate * static_cast<double>((least_round_trip_ + kQueueTarget).count());
   bound_ =

@@ -52,6 +52,9 @@ class CongestionWindow {
   /// A result came. @param round_trip since its contribution was sent, which was sent once; 0 if it
   /// was sent more often.
   void on_result(Instant now, Duration round_trip);
+  /// More could have been sent, but for the window. Only then do results show what the path
+  /// carries.
+  void on_limited() { limited_ = true; }
   /// `datagrams` contributions had to be sent again.
   void on_contributions_lost(uint32_t datagrams);
   /// `datagrams` results were missed.
@@ -69,6 +72,7 @@ class CongestionWindow {
   uint32_t since_growth_ = 0;
   uint32_t results_ = 0, contributions_lost_ = 0, results_lost_ = 0;  ///< Of this epoch.
   Duration least_round_trip_ = Duration::max();
+  bool limited_ = false;  ///< Since rate_since_.
   double peak_per_ns_ = 0;
   uint32_t rate_results_ = 0;
   Instant rate_since_{};

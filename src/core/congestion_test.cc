@@ -12,10 +12,12 @@ struct Stream {
   CongestionWindow& window;
   Duration gap, base;
   Instant now{1'000'000};
+  bool is_limited = true;
 
   void deliver(uint32_t results) {
     for (uint32_t i = 0; i < results; ++i) {
       now = now + gap;
+      if (is_limited) window.on_limited();
       window.on_result(now, std::max<Duration>(base, window.size() * gap));
     }
   }
@@ -60,6 +62,13 @@ TEST(CongestionWindow, ALaterHigherRateRaisesIt) {
   Stream fast{window, 2us, 100us, slow.now};
   fast.deliver(50'000);
   EXPECT_GT(window.size(), 3000u);
+}
+
+TEST(CongestionWindow, WhatTheProgramPacesSaysNothingAboutThePath) {
+  CongestionWindow window({.limit = 5000, .floor = 16, .start = 64});
+  Stream idle{window, 200ms, 300us, Instant{1'000'000}, false};  // A barrier now and then.
+  idle.deliver(50);
+  EXPECT_EQ(window.size(), 64u);
 }
 
 TEST(CongestionWindow, OnePercentAtRandomEachWayCostsNothing) {

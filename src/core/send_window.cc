@@ -187,8 +187,8 @@ Duration SendWindow::backed_off(Duration rto) const {
   return std::max(rto, std::min(rto * (int64_t{1} << backoff_), kPatienceMax));
 }
 
-void SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes,
-                            BoundedList<Want>& gaps) {
+uint32_t SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes,
+                                BoundedList<Want>& gaps) {
   const Duration patience = backed_off(rto);
   bool probed = false;
   while (flight_.head() != OrderList::kNone && !probes.full()) {
@@ -202,12 +202,16 @@ void SendWindow::on_timeout(Instant now, Duration rto, BoundedList<Want>& probes
     probed = true;
   }
   if (probed && backoff_ < kBackoffMax) ++backoff_;
+  uint32_t lost = 0;
   for (uint32_t i = 0; i < gaps_ && !gaps.full(); ++i) {
     Gap& gap = gap_memory_[i];
     if (gap.report_at > now) continue;
     gaps.push(Want{0, gap.number, gap.digest});
     gap.report_at = now + patience_.repeat();
+    if (!gap.told) ++lost;
+    gap.told = true;
   }
+  return lost;
 }
 
 Instant SendWindow::next_deadline(Duration rto) const {

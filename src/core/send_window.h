@@ -91,7 +91,9 @@ class SendWindow {
 
   /// Contributions without a result for `rto` (doubled with each fruitless round) go to `probes`;
   /// result numbers skipped for reorder_window go to `gaps`.
-  void on_timeout(Instant now, Duration rto, BoundedList<Want>& probes, BoundedList<Want>& gaps);
+  /// @return how many of the gaps were not told before: results that were lost.
+  uint32_t on_timeout(Instant now, Duration rto, BoundedList<Want>& probes,
+                      BoundedList<Want>& gaps);
   Instant next_deadline(Duration rto) const;
 
   uint32_t in_flight() const { return in_flight_; }
@@ -133,6 +135,7 @@ class SendWindow {
   struct Gap {
     uint32_t digest = 0, number = 0;
     Instant report_at{};
+    bool told = false;
   };
 
   Operation& operation(Ticket ticket) { return operations_[ticket & (operations_.size() - 1)]; }

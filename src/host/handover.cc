@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -174,16 +175,23 @@ Result<Segment> lead(const Meeting& meeting, Instant deadline, const GiveUp& giv
   std::vector<bool> served(meeting.shape.ranks, false);
   uint32_t missing = meeting.shape.ranks - 1;
   while (missing > 0) {
-    if (const auto reason = give_up()) return fail(*reason);
     const Instant now = runtime::monotonic_now();
-    if (now >= deadline) {
-      return fail(ErrorCode::kTimeout,
-                  fmt::format("{} of {} ranks of this host did not come for the shared memory",
-                              missing, meeting.shape.ranks - 1));
+    std::optional<Error> failure = give_up();
+    if (!failure && now >= deadline) {
+      failure = {ErrorCode::kTimeout,
+                 fmt::format("{} of {} ranks of this host did not come for the shared memory",
+                             missing, meeting.shape.ranks - 1)};
+    }
+    if (failure) {
+      if (segment) segment->abort(*failure);  // Those who have it already must not wait for more.
+      return fail(*failure);
     }
     if (!net::wait_ready(door.get(), POLLIN, std::min(deadline, now + kLook))) continue;
     const FileDescriptor visitor(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor.is_open()) continue;
+    if (!visitor.is_open()) {
+      std::this_thread::sleep_for(kLook);  // Descriptors ran out: the door stays readable.
+      continue;
+    }
     const auto member = serve(meeting, visitor, segment);
     if (!member || served[*member]) continue;
     served[*member] = true;

@@ -187,7 +187,11 @@ TEST(TeamFailure, a_thousand_teams_leave_nothing_behind) {
   for (int round = 0; round < 50; ++round) one();
   const size_t pages = resident_pages(), maps = mappings();
   for (int round = 0; round < 1000; ++round) one();
-  EXPECT_LT(resident_pages(), pages + 256);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(resident_pages(), pages + 256);  // A sanitizer keeps what was freed for a while.
+#else
+  (void)pages;
+#endif
   EXPECT_LT(mappings(), maps + 16);
 }
 

@@ -44,6 +44,9 @@ void Team::Run::copy_in(uint64_t piece) {
       return;
     case OperationKind::kReduceScatter: {
       const Layout& layout = team.layout_;
+      // Seats that a smaller host does not have: int8 and fixed scale blocks across their lanes.
+      const uint64_t parts = uint64_t{layout.hosts()} * layout.seats_max();
+      if (course.net && parts != layout.size()) std::memset(input, 0, parts * bytes);
       for (uint32_t place = 0; place < layout.size(); ++place) {
         const uint64_t part = course.net ? uint64_t{layout.host_of(place)} * layout.seats_max() +
                                                layout.seat_of(place)

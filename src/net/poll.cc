@@ -85,7 +85,8 @@ int Poller::look(std::span<epoll_event> ready, Duration timeout) {
     const timespec span{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
     count = ::epoll_pwait2(fd_.get(), ready.data(), room,
                            timeout == Duration::max() ? nullptr : &span, nullptr);
-    if (count < 0 && errno == ENOSYS) has_nanoseconds_ = false;
+    // Old container sandboxes answer EPERM to calls that they do not know.
+    if (count < 0 && (errno == ENOSYS || errno == EPERM)) has_nanoseconds_ = false;
   }
   if (!has_nanoseconds_) {
     count = ::epoll_wait(fd_.get(), ready.data(), room, whole_milliseconds(timeout));
