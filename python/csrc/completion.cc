@@ -51,16 +51,19 @@ void Completion::poke() {
 
 /// Somebody is to look after the post, which is not drained.
 void Completion::call_for(Post& post) {
-  if (!post.manned) {
+  if (post.manned) {
+    post.changed.notify_all();
+  } else {
     if (post.parked == 0) {
       for (std::thread& thread : ended_) thread.join();
       ended_.clear();
       ++post.parked;
       // The threads hold this object: the last other owner may go on one of them.
       threads_.emplace_back([self = shared_from_this(), &post] { self->serve(post); });
+    } else if (post.urgent || !post.timed) {
+      post.left.notify_all();  // Not for each short callback: waking it costs more than that.
     }
   }
-  post.changed.notify_all();
 }
 
 bool Completion::is_in_callback() { return seat_ != nullptr && seat_->is_away; }
@@ -91,7 +94,7 @@ bool Completion::take_post(std::unique_lock<std::mutex>& lock, Post& post) {
   for (;;) {
     if (stopping_ && (post.manned || is_drained(post))) break;
     if (post.manned || is_drained(post)) {
-      post.changed.wait(lock);
+      post.left.wait(lock);
       continue;
     }
     const auto due = post.left_at + kGrace * post.away;
@@ -101,7 +104,9 @@ bool Completion::take_post(std::unique_lock<std::mutex>& lock, Post& post) {
       post.urgent = false;
       return true;
     }
-    post.changed.wait_until(lock, due);
+    post.timed = true;
+    post.left.wait_until(lock, due);
+    post.timed = false;
   }
   --post.parked;
   return false;
@@ -139,7 +144,7 @@ void Completion::serve(Post& post) {
       stays = take_post(lock, post);
     }
   }
-  post.changed.notify_all();
+  post.left.notify_all();
   seat_ = nullptr;
   forget_this_thread();
 }
@@ -174,7 +179,10 @@ void Completion::stop() {
   std::unique_lock lock(mutex_);
   stopping_ = true;
   news_ = true;
-  for (Post* post : {&collectives_, &messages_, &rounds_}) post->changed.notify_all();
+  for (Post* post : {&collectives_, &messages_, &rounds_}) {
+    post->changed.notify_all();
+    post->left.notify_all();
+  }
   while (!threads_.empty() || !ended_.empty()) {
     auto& from = threads_.empty() ? ended_ : threads_;
     std::thread thread = std::move(from.front());

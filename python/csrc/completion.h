@@ -50,13 +50,15 @@ class Completion : public std::enable_shared_from_this<Completion> {
 
   struct Post {
     std::deque<Task> tasks;
-    std::condition_variable changed;
+    std::condition_variable changed;  // For who mans it.
+    std::condition_variable left;     // For who stands by.
     /// When it was last left.
     std::chrono::steady_clock::time_point left_at;
     bool manned = false;
     bool urgent = false;  // A callback waits, or will.
     int away = 0;         // Threads that run callbacks.
-    int parked = 0;       // Threads that stand by to take the post.
+    int parked = 0;       // Threads that stand by to take the post: one at most.
+    bool timed = false;   // It will look again by itself.
   };
 
   /// Where a thread of ours is.
