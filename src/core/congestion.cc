@@ -55,7 +55,12 @@ void CongestionWindow::end_epoch(bool lossy) {
 }
 
 void CongestionWindow::measure_rate(Instant now) {
-  if (!rate_since_.is_set()) rate_since_ = now;
+  if (now - last_result_at_ > kRateSpan) {  // A pause between operations: not the path's rate.
+    rate_since_ = now;
+    rate_results_ = 0;
+    limited_ = false;
+  }
+  last_result_at_ = now;
   ++rate_results_;
   const Duration span = now - rate_since_;
   if (span < kRateSpan) return;

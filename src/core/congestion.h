@@ -75,7 +75,7 @@ class CongestionWindow {
   bool limited_ = false;  ///< Since rate_since_.
   double peak_per_ns_ = 0;
   uint32_t rate_results_ = 0;
-  Instant rate_since_{};
+  Instant rate_since_{}, last_result_at_{};
 };
 
 }  // namespace sumcast::core

@@ -71,6 +71,15 @@ TEST(CongestionWindow, WhatTheProgramPacesSaysNothingAboutThePath) {
   EXPECT_EQ(window.size(), 64u);
 }
 
+TEST(CongestionWindow, APauseAfterALimitedBurstIsNoSlowPath) {
+  CongestionWindow window({.limit = 165, .floor = 16, .start = 64});
+  Stream burst{window, 20us, 300us};
+  burst.deliver(300);  // 6 ms: too short for a rate.
+  burst.now = burst.now + 1s;
+  burst.deliver(1);
+  EXPECT_EQ(window.size(), 165u);
+}
+
 TEST(CongestionWindow, OnePercentAtRandomEachWayCostsNothing) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     CongestionWindow window({.limit = 165, .floor = 16, .start = 64});
