@@ -14,7 +14,8 @@ namespace {
 
 std::string free_coordinator() {
   // Below the ephemeral range, different per test and process.
-  static std::atomic<int> next{20000 + static_cast<int>(::getpid() % 5000)};
+  // Tests that run at once have neighbouring process ids, and take a few ports each.
+  static std::atomic<int> next{20000 + static_cast<int>(::getpid() % 250) * 24};
   return "127.0.0.1:" + std::to_string(next++);
 }
 
