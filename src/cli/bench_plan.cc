@@ -34,16 +34,6 @@ Result<void> check_range(std::string_view flag, uint64_t value, uint64_t low, ui
   return refuse(flag, std::to_string(value), fmt::format("{} to {}", low, high));
 }
 
-std::vector<std::string> split(std::string_view list) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    parts.emplace_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 Result<uint64_t> parse_bytes(std::string_view flag, const std::string& text) {
   const Result<uint64_t> bytes = runtime::parse_size(text);
   if (!bytes || *bytes == 0 || *bytes > kBytesMax) {
@@ -85,7 +75,7 @@ Result<std::vector<Reduction>> parse_reductions(const std::string& text) {
 }
 
 Result<void> add_algorithms(const std::string& list, std::vector<ContenderSpec>& out) {
-  for (const std::string& word : split(list)) {
+  for (const std::string& word : split_at_commas(list)) {
     ContenderSpec spec;
     spec.name = word;
     if (word == "wire") {
@@ -105,7 +95,7 @@ Result<void> add_algorithms(const std::string& list, std::vector<ContenderSpec>&
 }
 
 Result<void> add_peers(const std::string& list, std::vector<ContenderSpec>& out) {
-  for (const std::string& word : split(list)) {
+  for (const std::string& word : split_at_commas(list)) {
     const size_t colon = std::min(word.find(':'), word.size());
     const auto known = std::find(kPeers.begin(), kPeers.end(), word.substr(0, colon));
     if (known == kPeers.end() || colon + 1 == word.size()) {
@@ -299,6 +289,16 @@ Result<void> make_cases(BenchPlan& plan) {
 }
 
 }  // namespace
+
+std::vector<std::string> split_at_commas(std::string_view list) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    parts.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
 
 std::string_view name_of(Collective collective) {
   return kCollectives[static_cast<size_t>(collective)];

@@ -65,6 +65,9 @@ struct BenchFlags {
   bool loopback = false;
 };
 
+/// The words of a list such as "gloo,openmpi:ring"; empty ones too.
+std::vector<std::string> split_at_commas(std::string_view list);
+
 enum class Collective : uint8_t {
   kAllReduce,
   kReduce,

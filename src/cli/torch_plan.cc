@@ -4,19 +4,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_plan.h"
 #include "report/table.h"
 #include "sumcast/element.hpp"
 
 namespace sumcast::cli {
 namespace {
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> words;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t comma = std::min(list.find(',', at), list.size());
-    if (comma > at) words.push_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words = split_at_commas(list);
+  std::erase(words, "");
   return words;
 }
 
@@ -29,7 +26,7 @@ Error no_such(std::string_view what, std::string_view word, std::string_view kno
 
 Result<std::vector<TorchContender>> torch_contenders(const std::string& list) {
   std::vector<TorchContender> all;
-  for (const std::string& word : split(list)) {
+  for (const std::string& word : words_of(list)) {
     const size_t colon = word.find(':');
     TorchContender one;
     one.algo = word.substr(0, colon);
@@ -50,7 +47,7 @@ Result<std::vector<TorchContender>> torch_contenders(const std::string& list) {
 }
 
 Result<std::vector<std::string>> torch_models(const std::string& list) {
-  std::vector<std::string> models = split(list);
+  std::vector<std::string> models = words_of(list);
   if (models.empty()) return fail(no_such("model", list, "resnet18, embedding"));
   for (const std::string& model : models) {
     if (model != "resnet18" && model != "embedding") {
