@@ -111,20 +111,28 @@ def _announce(store, place, meeting):
 def _hear(store, place, meeting):
     """Other ranks: waits for what rank 0 says."""
     store.set(f"{place}/host/{meeting['rank']}", _native.host_identity())
-    try:
-        store.wait([place], datetime.timedelta(milliseconds=meeting["timeout_ms"]))
-    except Exception as error:
-        raise RuntimeError(
-            f"sumcast: rank {meeting['rank']} of {len(meeting['ranks'])} waited "
-            f"{meeting['timeout_ms'] / 1000:g} s for rank 0, which has not come to "
-            "init_process_group (or listens to another store)"
-        ) from error
+    _wait(
+        store,
+        place,
+        meeting,
+        f"rank {meeting['rank']} of {len(meeting['ranks'])} waited "
+        f"{meeting['timeout_ms'] / 1000:g} s for rank 0, which has not come to "
+        "init_process_group (or listens to another store)",
+    )
     said = json.loads(store.get(place))
     if "error" in said:
         raise RuntimeError(f"sumcast: rank 0 could not start the job: {said['error']}")
     meeting["job"] = said["job"]
     meeting["coordinator"] = said.get("coordinator", "")
     meeting["key"] = bytes.fromhex(said.get("key", ""))
+
+
+def _wait(store, key, meeting, complaint):
+    """Until `key` is in the store, at most the group's timeout."""
+    try:
+        store.wait([key], datetime.timedelta(milliseconds=meeting["timeout_ms"]))
+    except Exception as error:
+        raise RuntimeError(f"sumcast: {complaint}") from error
 
 
 def _own_address(store, place, meeting):
@@ -140,13 +148,13 @@ def _own_address(store, place, meeting):
     here = _native.host_identity()
     for rank in range(1, len(meeting["ranks"])):
         key = f"{place}/host/{rank}"
-        try:
-            store.wait([key], datetime.timedelta(milliseconds=meeting["timeout_ms"]))
-        except Exception as error:
-            raise RuntimeError(
-                f"sumcast: rank {rank} of {len(meeting['ranks'])} has not come to "
-                f"init_process_group within {meeting['timeout_ms'] / 1000:g} s"
-            ) from error
+        _wait(
+            store,
+            key,
+            meeting,
+            f"rank {rank} of {len(meeting['ranks'])} has not come to "
+            f"init_process_group within {meeting['timeout_ms'] / 1000:g} s",
+        )
         if store.get(key).decode() != here:
             return _native.reachable_address(master, False)
     return address
