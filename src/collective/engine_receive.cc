@@ -131,7 +131,7 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   --path.in_flight;
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
-    path.congestion.on_result(now, delivery.repeated ? Duration{0} : delivery.since_sent);
+    path.congestion.on_result(now, path.rtt.least());
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {

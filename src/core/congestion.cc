@@ -20,9 +20,8 @@ CongestionWindow::CongestionWindow(const CongestionConfig& config)
   size_ = std::clamp(config.start, config_.floor, config.limit);
 }
 
-void CongestionWindow::on_result(Instant now, Duration round_trip) {
-  if (round_trip > Duration{0}) least_round_trip_ = std::min(least_round_trip_, round_trip);
-  measure_rate(now);
+void CongestionWindow::on_result(Instant now, Duration least_round_trip) {
+  measure_rate(now, least_round_trip);
   if (++since_growth_ >= size()) {
     since_growth_ = 0;
     if (!settling_) size_ = std::min(config_.limit, starting_ ? 2 * size_ : size_ + kGrowth);
@@ -54,7 +53,7 @@ void CongestionWindow::end_epoch(bool lossy) {
   }
 }
 
-void CongestionWindow::measure_rate(Instant now) {
+void CongestionWindow::measure_rate(Instant now, Duration least_round_trip) {
   if (now - last_result_at_ > kRateSpan) {  // A pause between operations: not the path's rate.
     rate_since_ = now;
     rate_results_ = 0;
@@ -70,9 +69,9 @@ void CongestionWindow::measure_rate(Instant now) {
   rate_since_ = now;
   limited_ = false;
   // Otherwise the program set the pace, and the rate says nothing about the path.
-  if (!limited || rate <= peak_per_ns_ || least_round_trip_ == Duration::max()) return;
+  if (!limited || rate <= peak_per_ns_ || least_round_trip == Duration::max()) return;
   peak_per_ns_ = rate;
-  const double held = rate * static_cast<double>((least_round_trip_ + kQueueTarget).count());
+  const double held = rate * static_cast<double>((least_round_trip + kQueueTarget).count());
   bound_ =
       held < config_.limit ? std::max(config_.floor, static_cast<uint32_t>(held)) : config_.limit;
 }

@@ -50,9 +50,8 @@ class CongestionWindow {
   uint32_t size() const { return size_ < bound_ ? size_ : bound_; }
   uint32_t limit() const { return config_.limit; }
 
-  /// A result came. @param round_trip since its contribution was sent, which was sent once; 0 if it
-  /// was sent more often.
-  void on_result(Instant now, Duration round_trip);
+  /// A result came. @param least_round_trip of this path so far (RttEstimator::least()).
+  void on_result(Instant now, Duration least_round_trip);
   /// More could have been sent, but for the window. Only then do results show what the path
   /// carries.
   void on_limited() { limited_ = true; }
@@ -63,7 +62,7 @@ class CongestionWindow {
 
  private:
   void end_epoch(bool lossy);
-  void measure_rate(Instant now);
+  void measure_rate(Instant now, Duration least_round_trip);
 
   CongestionConfig config_;
   uint32_t size_;
@@ -72,8 +71,7 @@ class CongestionWindow {
   bool settling_ = false;  ///< The epoch in which losses of the larger window still come in.
   uint32_t since_growth_ = 0;
   uint32_t results_ = 0, contributions_lost_ = 0, results_lost_ = 0;  ///< Of this epoch.
-  Duration least_round_trip_ = Duration::max();
-  bool limited_ = false;  ///< Since rate_since_.
+  bool limited_ = false;                                              ///< Since rate_since_.
   double peak_per_ns_ = 0;
   uint32_t rate_results_ = 0;
   Instant rate_since_{}, last_result_at_{};

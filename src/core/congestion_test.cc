@@ -13,12 +13,14 @@ struct Stream {
   Duration gap, base;
   Instant now{1'000'000};
   bool is_limited = true;
+  Duration least = Duration::max();
 
   void deliver(uint32_t results) {
     for (uint32_t i = 0; i < results; ++i) {
       now = now + gap;
       if (is_limited) window.on_limited();
-      window.on_result(now, std::max<Duration>(base, window.size() * gap));
+      least = std::min(least, std::max<Duration>(base, window.size() * gap));
+      window.on_result(now, least);
     }
   }
 };

@@ -42,6 +42,7 @@ class RttEstimator {
   /// loss.
   Duration silence() const { return std::max(config_.silence_min, smoothed_ / 4); }
   Duration smoothed() const { return smoothed_; }
+  /// Duration::max() before the first sample.
   Duration least() const { return least_; }
   Duration rto() const {
     if (!has_sample_) return config_.rto_initial;
