@@ -21,25 +21,25 @@ constexpr std::array<Name, 6> kNames = {{
     {OptimizerKind::kFtrl, "ftrl"},
 }};
 
-void sgd(const Optimizer& o, float* row, const float* g, size_t width) {
+void step_sgd(const Optimizer& o, float* row, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) row[i] -= o.rate * g[i];
 }
 
-void momentum(const Optimizer& o, float* row, float* v, const float* g, size_t width) {
+void step_momentum(const Optimizer& o, float* row, float* v, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     v[i] = o.momentum * v[i] + g[i];
     row[i] -= o.rate * v[i];
   }
 }
 
-void adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
+void step_adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     s[i] += g[i] * g[i];
     row[i] -= o.rate * g[i] / (std::sqrt(s[i]) + o.epsilon);
   }
 }
 
-void rowwise_adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
+void step_rowwise_adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
   float squares = 0.0f;
   for (size_t i = 0; i < width; ++i) squares += g[i] * g[i];
   s[0] += squares / static_cast<float>(width);
@@ -48,7 +48,7 @@ void rowwise_adagrad(const Optimizer& o, float* row, float* s, const float* g, s
 }
 
 /// state: m[width], v[width], beta1^t, beta2^t.
-void adam(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
+void step_adam(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
   float* m = state;
   float* v = state + width;
   float* powers = state + 2 * width;
@@ -64,7 +64,7 @@ void adam(const Optimizer& o, float* row, float* state, const float* g, size_t w
 }
 
 /// state: z[width], n[width].
-void ftrl(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
+void step_ftrl(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
   float* z = state;
   float* n = state + width;
   for (size_t i = 0; i < width; ++i) {
@@ -148,17 +148,17 @@ void Optimizer::reset(float* state, size_t width) const {
 void Optimizer::step(float* row, float* state, const float* gradient, size_t width) const {
   switch (kind) {
     case OptimizerKind::kSgd:
-      return sgd(*this, row, gradient, width);
+      return step_sgd(*this, row, gradient, width);
     case OptimizerKind::kMomentum:
-      return momentum(*this, row, state, gradient, width);
+      return step_momentum(*this, row, state, gradient, width);
     case OptimizerKind::kAdagrad:
-      return adagrad(*this, row, state, gradient, width);
+      return step_adagrad(*this, row, state, gradient, width);
     case OptimizerKind::kRowwiseAdagrad:
-      return rowwise_adagrad(*this, row, state, gradient, width);
+      return step_rowwise_adagrad(*this, row, state, gradient, width);
     case OptimizerKind::kAdam:
-      return adam(*this, row, state, gradient, width);
+      return step_adam(*this, row, state, gradient, width);
     case OptimizerKind::kFtrl:
-      return ftrl(*this, row, state, gradient, width);
+      return step_ftrl(*this, row, state, gradient, width);
   }
 }
 
