@@ -14,12 +14,6 @@ double chance_of_any(double chance, double contributors) {
   return -std::expm1(contributors * std::log1p(-chance));
 }
 
-void finish(Traffic& traffic, double hot_sent, double hot_sums) {
-  traffic.fan_in = hot_sums > 0 ? hot_sent / hot_sums : 0;
-  traffic.hot_share = traffic.sent > 0 ? hot_sent / traffic.sent : 0;
-  traffic.arrives = traffic.sent - hot_sent + hot_sums;
-}
-
 }  // namespace
 
 double expected_fan_in(double chance, double contributors) {
@@ -39,13 +33,20 @@ double chance_for_fan_in(double fan_in, double contributors) {
   return high;
 }
 
+double cautious_chance(const Heat& heat, KeyIndex key) {
+  if (heat.batches == 0) return 0;
+  const double chance = heat.chance(key);
+  const auto batches = static_cast<double>(heat.batches);
+  return std::max(0.0, chance - 2 * std::sqrt(chance * (1 - chance) / batches));
+}
+
 std::vector<KeyIndex> choose_hot(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
                                  double contributors, double fan_in_min) {
   // The bound of the bisection may lie a rounding above the chance that is exactly at it.
   const double chance_min = chance_for_fan_in(fan_in_min, contributors) * (1 - 1e-9);
   std::vector<KeyIndex> chosen;
   for (const KeyIndex key : order) {
-    if (chosen.size() == capacity || heat.chance(key) < chance_min) break;
+    if (chosen.size() == capacity || cautious_chance(heat, key) < chance_min) break;
     chosen.push_back(key);
   }
   return chosen;
@@ -53,15 +54,14 @@ std::vector<KeyIndex> choose_hot(const Heat& heat, std::span<const KeyIndex> ord
 
 Traffic predict_traffic(const Heat& heat, std::span<const KeyIndex> hot, double contributors) {
   Traffic traffic;
+  traffic.contributors = contributors;
   if (heat.batches == 0) return traffic;
   traffic.sent =
       contributors * static_cast<double>(heat.updates()) / static_cast<double>(heat.batches);
-  double hot_sent = 0, hot_sums = 0;
   for (const KeyIndex key : hot) {
-    hot_sent += contributors * heat.chance(key);
-    hot_sums += chance_of_any(heat.chance(key), contributors);
+    traffic.hot_sent += contributors * heat.chance(key);
+    traffic.hot_sums += chance_of_any(heat.chance(key), contributors);
   }
-  finish(traffic, hot_sent, hot_sums);
   return traffic;
 }
 
@@ -69,6 +69,7 @@ Traffic measure_traffic(const Corpus& corpus, std::span<const uint32_t> rows, si
                         std::span<const KeyIndex> hot, size_t contributors) {
   SUMCAST_ASSERT(batch >= 1 && contributors >= 1);
   Traffic traffic;
+  traffic.contributors = static_cast<double>(contributors);
   const size_t round_rows = batch * contributors;
   const size_t rounds = rows.size() / round_rows;
   if (rounds == 0) return traffic;
@@ -93,7 +94,8 @@ Traffic measure_traffic(const Corpus& corpus, std::span<const uint32_t> rows, si
     return static_cast<double>(count) / static_cast<double>(rounds);
   };
   traffic.sent = per_round(sent);
-  finish(traffic, per_round(hot_sent), per_round(hot_sums));
+  traffic.hot_sent = per_round(hot_sent);
+  traffic.hot_sums = per_round(hot_sums);
   return traffic;
 }
 

@@ -25,17 +25,38 @@ double expected_fan_in(double chance, double contributors);
 /// (fan_in <= 1), more than 1 if none can (fan_in > contributors).
 double chance_for_fan_in(double fan_in, double contributors);
 
-/// The hottest keys of `order` whose expected fan-in reaches `fan_in_min`, at most `capacity`.
+/// Two standard deviations below the chance that was counted, at least 0: of r touches in b
+/// batches, (r - 2 sqrt(r (1 - r / b))) / b. A key seen once in a small sample proves nothing, and
+/// among many keys some are lucky: the hottest of a sample are the luckiest.
+double cautious_chance(const Heat& heat, KeyIndex key);
+
+/// The hottest keys of `order` whose expected fan-in, at their cautious chance, reaches
+/// `fan_in_min`; at most `capacity`.
 std::vector<KeyIndex> choose_hot(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
                                  double contributors, double fan_in_min);
 
+/// Keys per step (or per rounds held) that cross the network in one direction.
 struct Traffic {
-  double sent = 0;       ///< Keys that all workers send in a step (times rounds held).
-  double arrives = 0;    ///< Keys that reach the servers when `hot` is summed on the way.
-  double fan_in = 0;     ///< Mean over hot sums: hot contributions / hot sums. 0 without hot keys.
-  double hot_share = 0;  ///< Of the keys sent.
-  /// How many times fewer keys reach the servers.
-  double saving() const { return arrives > 0 ? sent / arrives : 1.0; }
+  double contributors = 0;
+  double sent = 0;      ///< By all workers together.
+  double hot_sent = 0;  ///< Of them those of hot keys.
+  double hot_sums = 0;  ///< Distinct hot keys: sums that leave the aggregator.
+
+  double hot_share() const { return sent > 0 ? hot_sent / sent : 0; }
+  /// Mean contributions per hot sum. 0 without hot keys.
+  double fan_in() const { return hot_sums > 0 ? hot_sent / hot_sums : 0; }
+  /// How many times fewer keys reach the servers if hot sums are forwarded to them.
+  double forward_saving() const { return ratio(sent, sent - hot_sent + hot_sums); }
+  /// The same if hot rows live at the workers (design rule 5S.2): servers see only cold keys, and
+  /// send as many fewer rows back. Infinite without cold keys.
+  double dual_saving() const { return ratio(sent, sent - hot_sent); }
+  /// What a worker then receives - its cold rows and every hot sum - against its own rows alone.
+  double dual_received() const {
+    return ratio((sent - hot_sent) / contributors + hot_sums, sent / contributors);
+  }
+
+ private:
+  static double ratio(double a, double b) { return a == b ? 1.0 : a / b; }
 };
 
 /// The formulas above over all keys of `heat`.

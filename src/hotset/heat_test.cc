@@ -135,11 +135,23 @@ TEST(FanIn, OnlyKeysThatPayAreChosen) {
   }
   const Heat heat = count_touches(corpus, all_rows(corpus), 1);
   const auto order = by_heat(corpus, heat);
-  EXPECT_EQ(choose_hot(heat, order, 10, 4, 2.0).size(), 2u);  // 4 * .5 / (1 - .5^4) = 2.13
-  EXPECT_EQ(choose_hot(heat, order, 1, 4, 2.0).size(), 1u);
+  // Cautiously, key 2 has .4: 4 * .4 / (1 - .6^4) = 1.84.
+  EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.8).size(), 2u);
+  EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.9).size(), 1u);
+  EXPECT_EQ(choose_hot(heat, order, 1, 4, 1.8).size(), 1u);
   EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.0).size(), 3u);
   EXPECT_EQ(choose_hot(heat, order, 10, 4, 4.0).size(), 1u);  // At the bound itself.
   EXPECT_EQ(choose_hot(heat, order, 10, 2, 2.5).size(), 0u);
+}
+
+TEST(FanIn, ASampleOfFewBatchesDoesNotMakeLuckyKeysHot) {
+  // Four batches of keys that never come again: each has a quarter of the batches, as counted.
+  const Corpus corpus = corpus_of({{1, 2}, {3, 4}, {5, 6}, {7, 0}});
+  const Heat heat = count_touches(corpus, all_rows(corpus), 1);
+  EXPECT_DOUBLE_EQ(heat.chance(0), 0.25);
+  EXPECT_EQ(cautious_chance(heat, 0), 0);
+  EXPECT_GT(expected_fan_in(0.25, 8), 2);
+  EXPECT_EQ(choose_hot(heat, by_heat(corpus, heat), 10, 8, 2.0).size(), 0u);
 }
 
 TEST(FanIn, PredictedTrafficIsWhatRoundsOfBatchesHave) {
@@ -152,11 +164,30 @@ TEST(FanIn, PredictedTrafficIsWhatRoundsOfBatchesHave) {
   const Traffic predicted = predict_traffic(heat, hot, 8);
   const Traffic measured = measure_traffic(corpus, rows, 32, hot, 8);
   EXPECT_NEAR(predicted.sent, measured.sent, 0.01 * measured.sent);
-  EXPECT_NEAR(predicted.arrives, measured.arrives, 0.02 * measured.arrives);
-  EXPECT_NEAR(predicted.fan_in, measured.fan_in, 0.02 * measured.fan_in);
-  EXPECT_NEAR(predicted.hot_share, measured.hot_share, 0.01);
-  EXPECT_GT(predicted.saving(), 1.3);
-  EXPECT_DOUBLE_EQ(predict_traffic(heat, {}, 8).saving(), 1.0);
+  EXPECT_NEAR(predicted.fan_in(), measured.fan_in(), 0.02 * measured.fan_in());
+  EXPECT_NEAR(predicted.hot_share(), measured.hot_share(), 0.01);
+  EXPECT_NEAR(predicted.dual_received(), measured.dual_received(), 0.02);
+  EXPECT_GT(predicted.forward_saving(), 1.3);
+  EXPECT_GT(predicted.dual_saving(), predicted.forward_saving());
+  EXPECT_GT(predicted.dual_received(), 1.0);
+}
+
+TEST(FanIn, TrafficOfTwoWorkersByHand) {
+  // Worker 1 sends {1, 2}, worker 2 {1, 3}; then {1, 2} and {1, 2}. Hot: 1 and 2.
+  const Corpus corpus = corpus_of({{1, 2}, {1, 3}, {1, 2}, {1, 2}});
+  const Traffic traffic =
+      measure_traffic(corpus, all_rows(corpus), 1, std::vector<KeyIndex>{0, 1}, 2);
+  EXPECT_DOUBLE_EQ(traffic.sent, 4.0);
+  EXPECT_DOUBLE_EQ(traffic.hot_sent, 3.5);
+  EXPECT_DOUBLE_EQ(traffic.hot_sums, 2.0);
+  EXPECT_DOUBLE_EQ(traffic.fan_in(), 1.75);
+  EXPECT_DOUBLE_EQ(traffic.forward_saving(), 4.0 / 2.5);
+  EXPECT_DOUBLE_EQ(traffic.dual_saving(), 8.0);
+  EXPECT_DOUBLE_EQ(traffic.dual_received(), 2.25 / 2.0);
+  const Traffic none = measure_traffic(corpus, all_rows(corpus), 1, {}, 2);
+  EXPECT_DOUBLE_EQ(none.forward_saving(), 1.0);
+  EXPECT_DOUBLE_EQ(none.dual_saving(), 1.0);
+  EXPECT_DOUBLE_EQ(none.dual_received(), 1.0);
 }
 
 }  // namespace
