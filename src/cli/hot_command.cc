@@ -88,6 +88,8 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   add("--rounds-held", options->rounds_held, "Rounds that sums stay in the aggregator");
   add("--capacity", options->capacity, "Places for keys; 0: a tenth of the keys");
   add("--fan-in", options->fan_in_min, "Place keys with at least this expected fan-in");
+  add("--servers", options->servers,
+      "Above 0: size the hot set for the fullest link, beside so many servers");
   add("--arrays", options->arrays, "Register arrays of the switch");
   add("--row-width", options->row_width, "Floats per key");
   add("--doubled", options->doubled, "Share of the hot keys that get two slots");

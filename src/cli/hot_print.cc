@@ -59,6 +59,14 @@ std::string coverage_text(const HotStudy& study) {
       report::format_count(study.capacity), table.to_string());
 }
 
+std::string why_these(const HotOptions& options, const HotStudy& study) {
+  if (options.servers == 0) {
+    return fmt::format("those with an expected fan-in of {:.3g} or more", options.fan_in_min);
+  }
+  return fmt::format("as suits links best: the fullest carries {} less than with {} server{} alone",
+                     times(study.links.saving()), options.servers, options.servers == 1 ? "" : "s");
+}
+
 std::string traffic_text(const HotOptions& options, const HotStudy& study) {
   report::Table table({{"", Align::kLeft}, {"predicted"}, {"counted"}});
   const auto add = [&](const char* what, auto format, double (hotset::Traffic::*figure)() const) {
@@ -73,11 +81,12 @@ std::string traffic_text(const HotOptions& options, const HotStudy& study) {
   add("keys at servers fewer by, hot rows at workers", times, &Traffic::dual_saving);
   add("keys a worker then receives, against its own", times, &Traffic::dual_received);
   return fmt::format(
-      "Hot set from a sample of {}: {} keys with an expected fan-in of {:.3g} or more, {} places\n"
-      "coverage {:.3f}; {} workers{}, traffic predicted from the sample and counted over all rows\n"
-      "{}",
+      "Hot set from a sample of {}: {} keys, {}\n"
+      "{} places; coverage {:.3f}; {} workers{}; traffic predicted from the sample, counted over "
+      "all "
+      "rows\n{}",
       round_share(options.sample_share()), report::format_count(study.hot.size()),
-      options.fan_in_min, report::format_count(study.capacity), study.hot_quality.coverage,
+      why_these(options, study), report::format_count(study.capacity), study.hot_quality.coverage,
       options.workers,
       options.rounds_held > 1 ? fmt::format(", sums held for {} rounds", options.rounds_held) : "",
       table.to_string());
@@ -130,6 +139,12 @@ Json slot_json(const hotset::Slot& slot) { return {{"array", slot.array}, {"inde
 
 std::string hot_text(const HotOptions& options, const HotStudy& study) {
   std::string out = skew_text(options, study) + "\n" + coverage_text(study) + "\n";
+  if (study.hot.empty() && options.servers > 0) {
+    return out + fmt::format(
+                     "With {} servers for {} workers no hot key makes the fullest link "
+                     "carry less.\n",
+                     options.servers, options.workers);
+  }
   if (study.hot.empty()) {
     return out + fmt::format(
                      "No key has an expected fan-in of {:.3g} with {} workers and batches of {}: "
@@ -156,9 +171,11 @@ std::string hot_json(const HotOptions& options, const HotStudy& study) {
                {"sample", options.sample_share()},
                {"hot_keys", study.hot.size()},
                {"fan_in_min", options.fan_in_min},
+               {"servers", options.servers},
                {"arrays", options.arrays},
                {"row_width", options.row_width},
                {"lanes", study.lanes}};
+  if (options.servers > 0) json["link_saving"] = study.links.saving();
   for (const auto& top : study.top_shares) {
     json["top_shares"].push_back({{"keys", top.keys},
                                   {"of_keys", top.of_keys},

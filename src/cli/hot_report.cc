@@ -98,7 +98,8 @@ std::string hot_report(const HotOptions& options, const HotStudy& study) {
   const auto& traffic = study.measured.sent > 0 ? study.measured : study.predicted;
   page.key_figures(
       {{report::format_count(study.hot.size()), "keys worth a place",
-        fmt::format("expected fan-in of {:.3g} or more", options.fan_in_min)},
+        options.servers > 0 ? std::string("as suits the links best")
+                            : fmt::format("expected fan-in of {:.3g} or more", options.fan_in_min)},
        {fmt::format("{:.3f}", study.hot_quality.coverage), "coverage",
         fmt::format("chosen from {} of the rows", percent(options.sample_share()))},
        {report::format_ratio(traffic.forward_saving()), "fewer keys reach the servers",

@@ -93,7 +93,9 @@ void describe_skew(const Ranking& by_row, const Ranking& by_batch, HotStudy& stu
   }
   if (study.vocabulary >= kClaimedVocabularyMin) study.top_shares.push_back(top(kClaimedKeys));
   for (uint64_t point = 0; point <= kCurvePoints; ++point) {
-    study.curve.push_back(top(study.vocabulary * point / (10 * kCurvePoints)));
+    // Denser where the curve is steep.
+    study.curve.push_back(
+        top(study.vocabulary * point * point / (10 * kCurvePoints * kCurvePoints)));
   }
   study.keys_for_half_of_rows = hotset::keys_for_half(by_row.heat, by_row.order);
   study.keys_for_half_of_batches = hotset::keys_for_half(by_batch.heat, by_batch.order);
@@ -105,6 +107,18 @@ void describe_skew(const Ranking& by_row, const Ranking& by_batch, HotStudy& stu
 std::span<const uint32_t> sample_of(std::span<const uint32_t> rows, double share) {
   const auto wanted = static_cast<size_t>(share * static_cast<double>(rows.size()) + 0.5);
   return rows.first(std::clamp<size_t>(wanted, 1, rows.size()));
+}
+
+/// By the links if servers were named, else by fan-in.
+std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled, HotStudy& study) {
+  if (options.servers == 0) {
+    return hotset::choose_hot(sampled.heat, sampled.order, study.capacity, options.contributors(),
+                              options.fan_in_min);
+  }
+  study.links = hotset::plan_links(sampled.heat, sampled.order, study.capacity, options.workers,
+                                   options.servers);
+  return {sampled.order.begin(),
+          sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.keys)};
 }
 
 void place(const HotOptions& options, const HotData& data, const hotset::Heat& heat,
@@ -164,8 +178,7 @@ HotStudy study_hot_keys(const HotOptions& options, const HotData& data,
   const auto sample = sample_of(rows, options.sample_share());
   const Ranking sampled = rank(data, sample, options.batch);
   const uint32_t contributors = options.contributors();
-  const auto hot = hotset::choose_hot(sampled.heat, sampled.order, study.capacity, contributors,
-                                      options.fan_in_min);
+  const auto hot = choose(options, sampled, study);
   study.hot_quality = hotset::judge_sample(full.heat, full.order, hot);
   study.predicted = hotset::predict_traffic(sampled.heat, hot, contributors);
   study.measured = hotset::measure_traffic(corpus, rows, options.batch, hot, contributors);

@@ -55,12 +55,13 @@ struct HotStudy {
     double of_batches = 0;  ///< Of the updates: each counted once a batch.
   };
   std::vector<TopShare> top_shares;
-  std::vector<TopShare> curve;  ///< The first tenth of the keys in even steps, from none on.
+  std::vector<TopShare> curve;  ///< Of the first tenth of the keys, from none on.
   uint64_t keys_for_half_of_rows = 0;
   uint64_t keys_for_half_of_batches = 0;
   uint64_t capacity = 0;
   std::vector<SampledCoverage> coverage;  ///< Of `capacity` keys, whether they pay or not.
   std::vector<PlacedHotKey> hot;          ///< Hottest first: those that pay, at most `capacity`.
+  hotset::LinkPlan links;                 ///< By the sample; only where servers were given.
   hotset::SampleQuality hot_quality;
   hotset::Traffic predicted;  ///< From the sample alone.
   hotset::Traffic measured;   ///< Counted over all rows.

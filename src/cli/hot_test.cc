@@ -127,6 +127,24 @@ TEST(Hot, FlatDataHasNoKeyThatPays) {
   EXPECT_THAT(run_hot(options).value(), HasSubstr("No key has an expected fan-in of 2"));
 }
 
+TEST(Hot, ServersSizeTheHotSetForTheLinks) {
+  HotOptions options;
+  options.source = "ctr";
+  options.vocabulary = 20'000;
+  options.rows = 20'000;
+  options.sample = "20%";
+  options.servers = 1;
+  const json one = run(options);
+  EXPECT_GT(one["link_saving"], 1.5);
+  EXPECT_GT(one["hot_keys"], 100);
+  options.servers = 8;
+  const json many = run(options);
+  EXPECT_EQ(many["hot_keys"], 0);
+  EXPECT_THAT(run_hot(options).value(), HasSubstr("no hot key makes the fullest link carry less"));
+  options.servers = 0;
+  EXPECT_FALSE(run(options).contains("link_saving"));
+}
+
 TEST(Hot, WritesThePlacementAndThePage) {
   const Directory directory;
   std::string text;
