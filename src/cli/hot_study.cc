@@ -110,24 +110,25 @@ std::span<const uint32_t> sample_of(std::span<const uint32_t> rows, double share
 }
 
 /// By the links if servers were named, else by fan-in.
-std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled, HotStudy& study) {
+std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
+                             const hotset::Chances& chances, HotStudy& study) {
   if (options.servers == 0) {
-    return hotset::choose_hot(sampled.heat, sampled.order, study.capacity, options.contributors(),
+    return hotset::choose_hot(chances, sampled.order, study.capacity, options.contributors(),
                               options.fan_in_min);
   }
-  study.links = hotset::plan_links(sampled.heat, sampled.order, study.capacity, options.workers,
-                                   options.servers);
+  study.links =
+      hotset::plan_links(chances, sampled.order, study.capacity, options.workers, options.servers);
   return {sampled.order.begin(),
           sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.keys)};
 }
 
-void place(const HotOptions& options, const HotData& data, const hotset::Heat& heat,
+void place(const HotOptions& options, const HotData& data, const hotset::Chances& chances,
            std::span<const KeyIndex> hot, HotStudy& study) {
   const auto placement =
       hotset::place_two_choices(hot.size(), study.lanes, options.doubled_share());
   study.placement_depth = placement.depth();
   for (size_t rank = 0; rank < hot.size(); ++rank) {
-    const double chance = heat.chance(hot[rank]);
+    const double chance = chances.of[hot[rank]];
     study.hot.push_back({data.corpus.key(hot[rank]), chance,
                          hotset::expected_fan_in(chance, options.contributors()),
                          placement.keys[rank]});
@@ -169,22 +170,23 @@ HotStudy study_hot_keys(const HotOptions& options, const HotData& data,
   describe_skew(rank(data, rows, 1), full, study);
   advance();
   for (const double share : kSampleShares) {
-    auto chosen = rank(data, sample_of(rows, share), options.batch).order;
+    auto chosen = rank(data, sample_of(rows, share), 1).order;
     chosen.resize(std::min<size_t>(chosen.size(), study.capacity));
     study.coverage.push_back({share, hotset::judge_sample(full.heat, full.order, chosen)});
     advance();
   }
 
   const auto sample = sample_of(rows, options.sample_share());
-  const Ranking sampled = rank(data, sample, options.batch);
+  const Ranking sampled = rank(data, sample, 1);
+  const auto chances = hotset::estimate_chances(sampled.heat, options.batch);
   const uint32_t contributors = options.contributors();
-  const auto hot = choose(options, sampled, study);
+  const auto hot = choose(options, sampled, chances, study);
   study.hot_quality = hotset::judge_sample(full.heat, full.order, hot);
-  study.predicted = hotset::predict_traffic(sampled.heat, hot, contributors);
+  study.predicted = hotset::predict_traffic(chances, hot, contributors);
   study.measured = hotset::measure_traffic(corpus, rows, options.batch, hot, contributors);
   advance();
   if (!hot.empty()) {
-    place(options, data, sampled.heat, hot, study);
+    place(options, data, chances, hot, study);
     const auto unseen = std::span(rows).subspan(sample.size());
     study.packing = hotset::study_packing(corpus, hot, unseen.empty() ? sample : unseen,
                                           options.batch, study.lanes, options.doubled_share());

@@ -33,34 +33,27 @@ double chance_for_fan_in(double fan_in, double contributors) {
   return high;
 }
 
-double cautious_chance(const Heat& heat, KeyIndex key) {
-  if (heat.batches == 0) return 0;
-  const double chance = heat.chance(key);
-  const auto batches = static_cast<double>(heat.batches);
-  return std::max(0.0, chance - 2 * std::sqrt(chance * (1 - chance) / batches));
-}
-
-std::vector<KeyIndex> choose_hot(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
-                                 double contributors, double fan_in_min) {
+std::vector<KeyIndex> choose_hot(const Chances& chances, std::span<const KeyIndex> order,
+                                 size_t capacity, double contributors, double fan_in_min) {
   // The bound of the bisection may lie a rounding above the chance that is exactly at it.
   const double chance_min = chance_for_fan_in(fan_in_min, contributors) * (1 - 1e-9);
   std::vector<KeyIndex> chosen;
   for (const KeyIndex key : order) {
-    if (chosen.size() == capacity || cautious_chance(heat, key) < chance_min) break;
-    chosen.push_back(key);
+    if (chosen.size() == capacity) break;
+    // A key whose chance is estimated as none has no fan-in at all.
+    if (chances.of[key] > 0 && chances.of[key] >= chance_min) chosen.push_back(key);
   }
   return chosen;
 }
 
-Traffic predict_traffic(const Heat& heat, std::span<const KeyIndex> hot, double contributors) {
+Traffic predict_traffic(const Chances& chances, std::span<const KeyIndex> hot,
+                        double contributors) {
   Traffic traffic;
   traffic.contributors = contributors;
-  if (heat.batches == 0) return traffic;
-  traffic.sent =
-      contributors * static_cast<double>(heat.updates()) / static_cast<double>(heat.batches);
+  traffic.sent = contributors * chances.keys_per_batch;
   for (const KeyIndex key : hot) {
-    traffic.hot_sent += contributors * heat.chance(key);
-    traffic.hot_sums += chance_of_any(heat.chance(key), contributors);
+    traffic.hot_sent += contributors * chances.of[key];
+    traffic.hot_sums += chance_of_any(chances.of[key], contributors);
   }
   return traffic;
 }
@@ -99,19 +92,16 @@ Traffic measure_traffic(const Corpus& corpus, std::span<const uint32_t> rows, si
   return traffic;
 }
 
-LinkPlan plan_links(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
+LinkPlan plan_links(const Chances& chances, std::span<const KeyIndex> order, size_t capacity,
                     uint32_t workers, uint32_t servers) {
   SUMCAST_ASSERT(workers >= 1 && servers >= 1);
   LinkPlan plan;
-  if (heat.batches == 0) return plan;
-  // Of one worker, per step.
-  double cold = static_cast<double>(heat.updates()) / static_cast<double>(heat.batches);
+  double cold = chances.keys_per_batch;  // Of one worker, per step.
   double hot_sums = 0;
   const auto fullest = [&] { return std::max(cold * workers / servers, cold + hot_sums); };
   plan.alone = plan.fullest = fullest();
   for (size_t i = 0; i < order.size() && i < capacity; ++i) {
-    if (cautious_chance(heat, order[i]) <= 0) break;
-    const double chance = heat.chance(order[i]);
+    const double chance = chances.of[order[i]];
     cold = std::max(0.0, cold - chance);
     hot_sums += chance_of_any(chance, workers);
     if (fullest() < plan.fullest) {

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "hotset/chances.h"
 #include "hotset/heat.h"
 
 namespace sumcast::hotset {
@@ -25,15 +26,10 @@ double expected_fan_in(double chance, double contributors);
 /// (fan_in <= 1), more than 1 if none can (fan_in > contributors).
 double chance_for_fan_in(double fan_in, double contributors);
 
-/// Two standard deviations below the chance that was counted, at least 0: of r touches in b
-/// batches, (r - 2 sqrt(r (1 - r / b))) / b. A key seen once in a small sample proves nothing, and
-/// among many keys some are lucky: the hottest of a sample are the luckiest.
-double cautious_chance(const Heat& heat, KeyIndex key);
-
-/// The hottest keys of `order` whose expected fan-in, at their cautious chance, reaches
-/// `fan_in_min`; at most `capacity`.
-std::vector<KeyIndex> choose_hot(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
-                                 double contributors, double fan_in_min);
+/// The keys of `order` (hottest first) whose expected fan-in reaches `fan_in_min`, at most
+/// `capacity`.
+std::vector<KeyIndex> choose_hot(const Chances& chances, std::span<const KeyIndex> order,
+                                 size_t capacity, double contributors, double fan_in_min);
 
 /// Keys per step (or per rounds held) that cross the network in one direction.
 struct Traffic {
@@ -59,8 +55,8 @@ struct Traffic {
   static double ratio(double a, double b) { return a == b ? 1.0 : a / b; }
 };
 
-/// The formulas above over all keys of `heat`.
-Traffic predict_traffic(const Heat& heat, std::span<const KeyIndex> hot, double contributors);
+/// The formulas above.
+Traffic predict_traffic(const Chances& chances, std::span<const KeyIndex> hot, double contributors);
 
 /// Counts instead: each round takes `contributors` batches of `batch` rows off `rows`; incomplete
 /// rounds are left out. All zero if there is no whole round.
@@ -81,8 +77,8 @@ struct LinkPlan {
   double saving() const { return fullest > 0 ? alone / fullest : 1.0; }
 };
 
-/// `order` by falling heat; at most `capacity` keys, those of cautious chance 0 left out.
-LinkPlan plan_links(const Heat& heat, std::span<const KeyIndex> order, size_t capacity,
+/// `order` by falling heat; at most `capacity` keys.
+LinkPlan plan_links(const Chances& chances, std::span<const KeyIndex> order, size_t capacity,
                     uint32_t workers, uint32_t servers);
 
 }  // namespace sumcast::hotset

@@ -134,34 +134,78 @@ TEST(FanIn, OnlyKeysThatPayAreChosen) {
     corpus.add_row(row);
   }
   const Heat heat = count_touches(corpus, all_rows(corpus), 1);
+  const Chances chances = estimate_chances(heat, 1);
   const auto order = by_heat(corpus, heat);
-  // Cautiously, key 2 has .4: 4 * .4 / (1 - .6^4) = 1.84.
-  EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.8).size(), 2u);
-  EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.9).size(), 1u);
-  EXPECT_EQ(choose_hot(heat, order, 1, 4, 1.8).size(), 1u);
-  EXPECT_EQ(choose_hot(heat, order, 10, 4, 1.0).size(), 3u);
-  EXPECT_EQ(choose_hot(heat, order, 10, 4, 4.0).size(), 1u);  // At the bound itself.
-  EXPECT_EQ(choose_hot(heat, order, 10, 2, 2.5).size(), 0u);
+  EXPECT_EQ(choose_hot(chances, order, 10, 4, 2.0).size(), 2u);  // 4 * .5 / (1 - .5^4) = 2.13
+  EXPECT_EQ(choose_hot(chances, order, 10, 4, 2.2).size(), 1u);
+  EXPECT_EQ(choose_hot(chances, order, 1, 4, 2.0).size(), 1u);
+  EXPECT_EQ(choose_hot(chances, order, 10, 4, 1.0).size(), 3u);
+  EXPECT_EQ(choose_hot(chances, order, 10, 4, 4.0).size(), 1u);  // At the bound itself.
+  EXPECT_EQ(choose_hot(chances, order, 10, 2, 2.5).size(), 0u);
 }
 
-TEST(FanIn, ASampleOfFewBatchesDoesNotMakeLuckyKeysHot) {
-  // Four batches of keys that never come again: each has a quarter of the batches, as counted.
-  const Corpus corpus = corpus_of({{1, 2}, {3, 4}, {5, 6}, {7, 0}});
+TEST(Chances, OfKeysSeenOftenAreTheirShares) {
+  Corpus corpus;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    std::vector<uint64_t> row = {1};
+    if (i % 100 == 0) row.push_back(2);
+    corpus.add_row(row);
+  }
+  const Chances chances = estimate_chances(count_touches(corpus, all_rows(corpus), 1), 64);
+  EXPECT_DOUBLE_EQ(chances.of[0], 1.0);
+  EXPECT_NEAR(chances.of[1], 1 - std::pow(0.99, 64), 1e-12);
+  EXPECT_NEAR(chances.keys_per_batch, chances.of[0] + chances.of[1], 1e-12);
+}
+
+TEST(Chances, ASampleDoesNotMakeLuckyKeysHot) {
+  // 26 of 100,000 equally likely keys in each of 200 rows: nearly all are seen once, some twice.
+  Prng prng(9);
+  Corpus corpus;
+  for (int i = 0; i < 200; ++i) {
+    std::vector<uint64_t> row;
+    for (uint64_t field = 0; field < 26; ++field) row.push_back(field << 32 | prng.below(4000));
+    corpus.add_row(row);
+  }
   const Heat heat = count_touches(corpus, all_rows(corpus), 1);
-  EXPECT_DOUBLE_EQ(heat.chance(0), 0.25);
-  EXPECT_EQ(cautious_chance(heat, 0), 0);
-  EXPECT_GT(expected_fan_in(0.25, 8), 2);
-  EXPECT_EQ(choose_hot(heat, by_heat(corpus, heat), 10, 8, 2.0).size(), 0u);
+  const auto order = by_heat(corpus, heat);
+  ASSERT_GE(heat.touches[order[0]], 2u);
+  const Chances chances = estimate_chances(heat, 64);
+  // As counted, a key seen once would be in 27 % of the batches, and eight workers would share it.
+  EXPECT_GT(expected_fan_in(1 - std::pow(1 - 1.0 / 200, 64), 8), 2);
+  EXPECT_TRUE(choose_hot(chances, order, 10'000, 8, 2.0).empty());
+  EXPECT_NEAR(chances.keys_per_batch, 64 * 26, 64 * 26 * 0.03);  // Hardly one of them twice.
+}
+
+TEST(Chances, OfASampleAddUpToWhatTheDataHas) {
+  // Judged by the keys that a small sample calls hot: their touches in all of the data.
+  const Corpus corpus = skewed_corpus(40'000, 10);
+  Prng prng(11);
+  const auto rows = draw_rows(corpus, 1.0, prng);
+  const Heat full = count_touches(corpus, rows, 32);
+  const Heat sampled = count_touches(corpus, std::span(rows).first(400), 1);
+  const Chances chances = estimate_chances(sampled, 32);
+  double estimated = 0, counted = 0, naive = 0;
+  for (const KeyIndex key : by_heat(corpus, sampled)) {
+    estimated += chances.of[key];
+    counted += full.chance(key);
+    naive += 1 - std::pow(1 - sampled.chance(key), 32);
+  }
+  // Mid-sized counts are noise that 1 - (1 - f)^B, being concave, does not quite average out.
+  EXPECT_NEAR(estimated, counted, 0.06 * counted);
+  EXPECT_GT(naive, 1.2 * counted);
+  EXPECT_NEAR(chances.keys_per_batch,
+              static_cast<double>(full.updates()) / static_cast<double>(full.batches),
+              0.05 * chances.keys_per_batch);
 }
 
 TEST(FanIn, PredictedTrafficIsWhatRoundsOfBatchesHave) {
   const Corpus corpus = skewed_corpus(40'000, 6);
   Prng prng(7);
   const auto rows = draw_rows(corpus, 1.0, prng);
-  const Heat heat = count_touches(corpus, rows, 32);
+  const Heat heat = count_touches(corpus, rows, 1);
   auto hot = by_heat(corpus, heat);
   hot.resize(300);
-  const Traffic predicted = predict_traffic(heat, hot, 8);
+  const Traffic predicted = predict_traffic(estimate_chances(heat, 32), hot, 8);
   const Traffic measured = measure_traffic(corpus, rows, 32, hot, 8);
   EXPECT_NEAR(predicted.sent, measured.sent, 0.01 * measured.sent);
   EXPECT_NEAR(predicted.fan_in(), measured.fan_in(), 0.02 * measured.fan_in());
@@ -192,23 +236,24 @@ TEST(FanIn, TrafficOfTwoWorkersByHand) {
 
 TEST(LinkPlan, BalancesServersAgainstWorkers) {
   const Corpus corpus = skewed_corpus(40'000, 8);
-  const Heat heat = count_touches(corpus, all_rows(corpus), 32);
+  const Heat heat = count_touches(corpus, all_rows(corpus), 1);
+  const Chances chances = estimate_chances(heat, 32);
   const auto order = by_heat(corpus, heat);
-  const LinkPlan one = plan_links(heat, order, SIZE_MAX, 8, 1);
-  const LinkPlan two = plan_links(heat, order, SIZE_MAX, 8, 2);
+  const LinkPlan one = plan_links(chances, order, SIZE_MAX, 8, 1);
+  const LinkPlan two = plan_links(chances, order, SIZE_MAX, 8, 2);
   // With a server per worker every worker would receive the others' keys for nothing.
-  const LinkPlan many = plan_links(heat, order, SIZE_MAX, 8, 8);
+  const LinkPlan many = plan_links(chances, order, SIZE_MAX, 8, 8);
   EXPECT_GT(one.keys, two.keys);
   EXPECT_GT(two.keys, many.keys);
   EXPECT_GT(one.saving(), 1.5);
   EXPECT_GT(one.saving(), two.saving());
   EXPECT_NEAR(many.saving(), 1.0, 1e-9);
   EXPECT_NEAR(one.alone, 2 * two.alone, 1e-9);
-  const Traffic traffic = predict_traffic(heat, std::span(order).first(one.keys), 8);
+  const Traffic traffic = predict_traffic(chances, std::span(order).first(one.keys), 8);
   EXPECT_NEAR(one.fullest,
               std::max(traffic.sent - traffic.hot_sent, traffic.dual_received() * traffic.sent / 8),
               1e-6);
-  EXPECT_EQ(plan_links(heat, order, 10, 8, 1).keys, 10u);
+  EXPECT_EQ(plan_links(chances, order, 10, 8, 1).keys, 10u);
 }
 
 }  // namespace
