@@ -93,7 +93,7 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   add("--arrays", options->arrays, "Register arrays of the switch");
   add("--row-width", options->row_width, "Floats per key");
   add("--doubled", options->doubled, "Share of the hot keys that get two slots");
-  add("--rows", options->rows, "Read or generate so many rows; 0: all, or 100,000");
+  add("--rows", options->rows, "Read or generate so many rows; 0: all, or 200,000");
   add("--vocabulary", options->vocabulary, "Keys of a generator");
   add("--seed", options->seed, "Of the generator and of the sample");
   hot->add_flag("--json", options->json, "One JSON object");

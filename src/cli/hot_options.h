@@ -24,7 +24,7 @@ struct HotOptions {
   uint32_t arrays = 32;         ///< Register arrays.
   uint32_t row_width = 1;       ///< Floats per key.
   std::string doubled = "25%";  ///< Share of the hot keys that get two slots, at most.
-  uint64_t rows = 0;            ///< Rows to read or generate; 0: all of a file, 100,000 generated.
+  uint64_t rows = 0;            ///< Rows to read or generate; 0: all of a file, 200,000 generated.
   uint64_t vocabulary = 1'000'000;  ///< Keys of a generator.
   uint64_t seed = 1;                ///< Of the generator, and of which rows are drawn.
   bool json = false;

@@ -13,7 +13,8 @@ namespace {
 
 using hotset::KeyIndex;
 
-constexpr uint64_t kGeneratedRows = 100'000;
+/// Enough draws that the hottest keys found are the hottest, for a vocabulary of a million.
+constexpr uint64_t kGeneratedRows = 200'000;
 constexpr size_t kReportEvery = 4096;  // Rows.
 constexpr uint64_t kCapacityMin = 16;
 constexpr std::array<double, 4> kSampleShares = {0.01, 0.04, 0.08, 0.16};
