@@ -319,7 +319,18 @@ void Messenger::close_group(GroupId id) {
   const Instant until = net::monotonic_now() + kDrainPatience;
   drained_.wait_until(lock, steady(until),
                       [&] { return std::ranges::none_of(found->second.outlets, busy); });
+  std::vector<ChannelPtr> last;
+  for (auto& [peer, outlet] : found->second.outlets) {
+    if (!outlet.channel || outlet.channel->is_shut()) continue;
+    outlet.channel->linger();
+    last.push_back(std::exchange(outlet.channel, nullptr));
+  }
   abort_locked(id, {ErrorCode::kAborted, "the group was closed"});
+  drained_.wait_until(lock, steady(until), [&] {
+    return std::ranges::all_of(last, [](const ChannelPtr& channel) { return channel->is_shut(); });
+  });
+  for (const ChannelPtr& channel : last) channel->shut();
+  wake_.signal();
   groups_.erase(id);
   unlock_and_tell(lock);
 }

@@ -66,8 +66,8 @@ class Messenger final : private ChannelHost {
   /// The first reason stays.
   void abort(GroupId group, const Error& reason);
   void abort_all(const Error& reason);
-  /// Forgets the group. Messages that were sent eagerly are still handed to the kernel; that is
-  /// waited for at most two seconds.
+  /// Forgets the group. Messages that were sent eagerly still arrive, unless the peer is gone: its
+  /// acknowledgement is waited for, at most two seconds.
   void close_group(GroupId group);
 
  private:
