@@ -188,6 +188,7 @@ c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::ve
       // What has begun must not outlive the tensors; the group is over on all ranks.
       const std::string text = sumcast_last_error();
       if (!natives.empty()) sumcast_group_abort(group_->handle(), text.c_str());
+      for (const NativeWork& begun : natives) sumcast_work_wait(begun.get(), -1);
       std::rethrow_exception(backend_error(name + ": " + text));
     }
     natives.emplace_back(native, sumcast_work_free);

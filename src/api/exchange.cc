@@ -5,6 +5,7 @@
 
 #include "api/context_state.h"
 #include "runtime/clock.h"
+#include "runtime/log.h"
 
 namespace sumcast {
 
@@ -74,6 +75,12 @@ void Group::abort(const std::string& reason) {
       group, error.within(fmt::format("rank {} ended group {}", state_->context->options.rank,
                                       group.value)));
   if (state_->team) state_->team->drain();
+  if (!state_->runner->drain(error, kAbortPatience)) {
+    runtime::log_warn(runtime::Subsystem::kColl,
+                      "group {}: an operation of a baseline still runs two seconds after the abort;"
+                      " leave its tensors alone until it was waited for",
+                      group.value);
+  }
   if (state_->context->client) state_->context->client->give_up(group, error);
 }
 

@@ -119,6 +119,41 @@ TEST(Exchange, AnAbortedGroupTellsTheOthers) {
   });
 }
 
+TEST(Exchange, AnAbortIsAFenceForBaselinesToo) {
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kHalvingDoubling}) {
+    std::atomic<bool> over{false};
+    with_job(2, [&](Context& context) {
+      std::vector<float> data(1 << 20, 1.0f), queued(1 << 20, 1.0f);
+      Call call;
+      call.algorithm = algorithm;
+      ASSERT_TRUE(context.world().all_reduce(std::span(data), Reduction::kSum, call));
+      if (context.rank() == 0) {
+        while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return;
+      }
+      // The other rank never comes: one is under way, the other one waits for its turn.
+      const auto begin = [&](std::vector<float>& tensor) {
+        return context.world().all_reduce_async(tensor.data(), tensor.data(), tensor.size(),
+                                                ElementType::kF32, Reduction::kSum, call);
+      };
+      auto first = begin(data);
+      auto second = begin(queued);
+      ASSERT_TRUE(first.has_value() && second.has_value());
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      context.world().abort("enough");
+      EXPECT_TRUE(first->is_done());
+      EXPECT_TRUE(second->is_done());
+      const auto outcome = second->wait();
+      ASSERT_FALSE(outcome);
+      EXPECT_THAT(outcome.error().what, HasSubstr("enough"));
+      auto late = begin(queued);
+      EXPECT_FALSE(late && late->wait());
+      EXPECT_EQ(queued, std::vector<float>(1 << 20, 1.0f));
+      over = true;
+    });
+  }
+}
+
 TEST(Meeting, AnAddressIsFoundByRouteAndLoopbackIsLeftOutOnRequest) {
   const auto loopback = reachable_address("127.0.0.1:29500", "", true);
   ASSERT_TRUE(loopback.has_value()) << loopback.error().what;
