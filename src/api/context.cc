@@ -367,6 +367,7 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
       std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
   auto plan = client->open_group(request);
   if (!plan) return fail(plan.error());
+  messenger->open_group(plan->group);
   Group group;
   group.state_ = std::make_shared<Group::State>();
   group.state_->context = self;

@@ -1,4 +1,5 @@
-// Threads, exchanges and their ends. What messages do is in messenger_traffic.cc.
+// Threads, exchanges and their ends. What messages do is in messenger_traffic.cc, what becomes of
+// groups in messenger_groups.cc.
 #include "mesh/messenger.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@ namespace {
 constexpr uint64_t kWakeToken = 0;
 constexpr size_t kStagingBytes = 64 << 10;
 constexpr Duration kSleepMax = 200ms;
-constexpr Duration kDrainPatience = 2s;
 
 std::chrono::steady_clock::time_point steady(Instant at) {
   // On Linux steady_clock is CLOCK_MONOTONIC, as Instant is. Far ones would overflow inside wait.
@@ -34,9 +34,10 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_fa
     return fail(added.error());
   }
   mesh.set_message_host(
-      [self = made.get()](GroupId group, Rank peer, std::shared_ptr<Stream> stream) {
-        self->admit(group, peer, std::move(stream));
-      });
+      {[self = made.get()](GroupId group, Rank peer) { return self->wants(group, peer); },
+       [self = made.get()](GroupId group, Rank peer, std::shared_ptr<Stream> stream) {
+         self->admit(group, peer, std::move(stream));
+       }});
   return made;
 }
 
@@ -48,7 +49,7 @@ Messenger::Messenger(Mesh& mesh, OnFailure on_failure, net::Poller poller, net::
       staging_(kStagingBytes) {}
 
 Messenger::~Messenger() {
-  mesh_.set_message_host(nullptr);
+  mesh_.set_message_host({});
   const Error reason{ErrorCode::kAborted, "this rank is leaving the job"};
   abort_all(reason);
   mesh_.abort_all(reason);  // Ends what the opener may be at.
@@ -67,7 +68,11 @@ Result<std::shared_ptr<Exchange>> Messenger::post(GroupId id, std::span<const Se
                                                   Instant deadline, std::function<void()> on_done) {
   Lock lock(mutex_);
   if (all_aborted_) return fail(*all_aborted_);
-  Group& group = groups_[id];
+  const auto found = groups_.find(id);
+  if (found == groups_.end() || found->second.early_since) {
+    return fail(ErrorCode::kAborted, fmt::format("group {} is not open on this rank", id.value));
+  }
+  Group& group = found->second;
   if (group.aborted) return fail(*group.aborted);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   auto exchange = std::make_shared<Exchange>();
@@ -124,6 +129,7 @@ void Messenger::run() {
       if (!channel->is_shut()) on_event(*channel, events[i]);
     }
     expire(net::monotonic_now());
+    forget_early(net::monotonic_now());
   }
   unlock_and_tell(lock);
 }
@@ -196,17 +202,6 @@ Messenger::ChannelPtr Messenger::add_channel(GroupId group, Rank peer, bool outg
   return channel;
 }
 
-/// A peer opened a stream. Groups need not be known here yet: it may be ahead.
-void Messenger::admit(GroupId id, Rank peer, std::shared_ptr<Stream> stream) {
-  std::lock_guard lock(mutex_);
-  Group& group = groups_[id];
-  if (stopping_ || all_aborted_ || group.aborted) return;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  ChannelPtr& place = group.inlets[peer];
-  if (place) place->shut();  // The peer gave the first one up.
-  place = add_channel(id, peer, false, std::move(stream));
-}
-
 void Messenger::expire(Instant now) {
   while (!exchanges_.empty() && exchanges_.begin()->first <= now) {
     give_up(ExchangePtr(exchanges_.begin()->second));
@@ -216,7 +211,7 @@ void Messenger::expire(Instant now) {
 /// The exchange's time is over.
 void Messenger::give_up(const ExchangePtr& exchange) {
   const ExchangePtr keep = exchange;
-  Group& group = groups_[keep->group];
+  Group& group = groups_.at(keep->group);
   const Error why = keep->suspicion.value_or(
       Error{ErrorCode::kTimeout, "timed out: " + missing_text(group, keep)});
   if (keep->committed == 0) {
@@ -259,80 +254,6 @@ void Messenger::finish(const ExchangePtr& exchange, std::optional<Error> error) 
   if (keep->on_done) to_tell_.push_back(std::move(keep->on_done));
   keep->done.store(true, std::memory_order_release);
   keep->changed.notify_all();
-}
-
-/// Ends a group by our own finding.
-void Messenger::fail_group(GroupId id, const Error& reason) {
-  if (groups_[id].aborted) return;
-  abort_locked(id, reason);
-  failures_.push_back({id, reason});
-}
-
-void Messenger::abort_locked(GroupId id, const Error& reason) {
-  Group& group = groups_[id];
-  if (group.aborted) return;
-  group.aborted = reason;
-  drop_channels(group);
-  group.board.clear();
-  group.ready.clear();
-  group.outlets.clear();
-  std::vector<ExchangePtr> ended;
-  for (const auto& [deadline, exchange] : exchanges_) {
-    if (exchange->group == id) ended.push_back(exchange);
-  }
-  for (const ExchangePtr& exchange : ended) finish(exchange, reason);
-}
-
-void Messenger::drop_channels(Group& group) {
-  for (auto& [rank, channel] : group.inlets) channel->shut();
-  group.inlets.clear();
-  for (auto& [rank, outlet] : group.outlets) {
-    if (outlet.channel) outlet.channel->shut();
-  }
-  wake_.signal();
-  drained_.notify_all();
-}
-
-void Messenger::abort(GroupId group, const Error& reason) {
-  Lock lock(mutex_);
-  abort_locked(group, reason);
-  unlock_and_tell(lock);
-}
-
-void Messenger::abort_all(const Error& reason) {
-  Lock lock(mutex_);
-  if (!all_aborted_) all_aborted_ = reason;
-  std::vector<GroupId> ids;
-  for (const auto& [id, group] : groups_) ids.push_back(id);
-  for (const GroupId id : ids) abort_locked(id, reason);
-  unlock_and_tell(lock);
-}
-
-void Messenger::close_group(GroupId id) {
-  Lock lock(mutex_);
-  const auto found = groups_.find(id);
-  if (found == groups_.end()) return;
-  const auto busy = [](const auto& entry) {
-    const Outlet& outlet = entry.second;
-    return !outlet.waiting.empty() || (outlet.channel && outlet.channel->has_queued());
-  };
-  const Instant until = net::monotonic_now() + kDrainPatience;
-  drained_.wait_until(lock, steady(until),
-                      [&] { return std::ranges::none_of(found->second.outlets, busy); });
-  std::vector<ChannelPtr> last;
-  for (auto& [peer, outlet] : found->second.outlets) {
-    if (!outlet.channel || outlet.channel->is_shut()) continue;
-    outlet.channel->linger();
-    last.push_back(std::exchange(outlet.channel, nullptr));
-  }
-  abort_locked(id, {ErrorCode::kAborted, "the group was closed"});
-  drained_.wait_until(lock, steady(until), [&] {
-    return std::ranges::all_of(last, [](const ChannelPtr& channel) { return channel->is_shut(); });
-  });
-  for (const ChannelPtr& channel : last) channel->shut();
-  wake_.signal();
-  groups_.erase(id);
-  unlock_and_tell(lock);
 }
 
 /// Calls back those whose exchanges have ended.

@@ -13,6 +13,9 @@
 // with half of an exchange, so it aborts the group: streams close, and the peers find out. After an
 // abort returns, no memory of the group's exchanges is touched any more.
 //
+// A peer may be ahead, and send before this rank knows the group; or late, when it has closed it.
+// Streams of the former wait for a while, few of them; those of the latter are refused.
+//
 // Memory is bounded: what comes unasked is held back by credit (message.h), and what is queued is
 // the caller's own or eager.
 #pragma once
@@ -39,6 +42,12 @@
 
 namespace sumcast::mesh {
 
+/// Streams (and groups, whose streams may have ended) that wait for this rank to open a group.
+inline constexpr size_t kEarlyStreamsMax = 1024;
+/// For so long; and for so long late streams of a closed group are known as such. The coordinator
+/// tells all members of a group at once, and uses ids again much later.
+inline constexpr Duration kEarlyPatience = 30s;
+
 /// Thread-safe. Its threads start with the first message.
 class Messenger final : private ChannelHost {
  public:
@@ -50,12 +59,16 @@ class Messenger final : private ChannelHost {
   /// No call may be under way. Ends all exchanges.
   ~Messenger() override;
 
-  /// Begins an exchange. Payloads are the caller's until it is done.
+  /// Exchanges of the group may begin; what peers sent ahead is there. Its id is new, or was closed
+  /// by all members.
+  void open_group(GroupId group);
+  /// Begins an exchange in an open group. Payloads are the caller's until it is done.
   ///
   /// @param on_done  called once, from any thread (this one included), without locks; must not
   ///                 block. May be empty.
-  /// Errors: kAborted and the like if the group is; all others come through the exchange: kTimeout,
-  /// kMismatch (a message of another size or check), kUnavailable (a peer is gone).
+  /// Errors: kAborted and the like if the group is, or is not open; all others come through the
+  /// exchange: kTimeout, kMismatch (a message of another size or check), kUnavailable (a peer is
+  /// gone).
   Result<std::shared_ptr<Exchange>> post(GroupId group, std::span<const Sending> sends,
                                          std::span<const Receiving> receives, Instant deadline,
                                          std::function<void()> on_done = {});
@@ -89,6 +102,7 @@ class Messenger final : private ChannelHost {
     uint64_t eager_bytes = 0;  ///< Sent, not yet acknowledged.
   };
   struct Group {
+    std::optional<Instant> early_since;  ///< Set: peers know of it, this rank does not yet.
     MatchBoard board;
     std::map<Rank, Outlet> outlets;
     std::map<Rank, ChannelPtr> inlets;
@@ -102,7 +116,17 @@ class Messenger final : private ChannelHost {
 
   Messenger(Mesh& mesh, OnFailure on_failure, net::Poller poller, net::WakeUp wake);
 
-  // messenger.cc: threads, exchanges, ends
+  // messenger_groups.cc: groups that open and end, and streams that peers open
+  bool wants(GroupId group, Rank peer) const;
+  bool is_wanted(GroupId group, Rank peer) const;
+  void admit(GroupId group, Rank peer, std::shared_ptr<Stream> stream);
+  void forget_early(Instant now);
+  void abort_locked(GroupId group, const Error& reason);
+  void fail_group(GroupId group, const Error& reason);
+  void drop_channels(Group& group);
+  void linger(Group& group, std::vector<ChannelPtr>& last);
+
+  // messenger.cc: threads and exchanges
   void run();
   void run_opener();
   void watch_channels();
@@ -110,12 +134,8 @@ class Messenger final : private ChannelHost {
   void expire(Instant now);
   void give_up(const ExchangePtr& exchange);
   void finish(const ExchangePtr& exchange, std::optional<Error> error);
-  void abort_locked(GroupId group, const Error& reason);
-  void fail_group(GroupId group, const Error& reason);
-  void drop_channels(Group& group);
   void unlock_and_tell(Lock& lock);
   ChannelPtr add_channel(GroupId group, Rank peer, bool outgoing, std::shared_ptr<Stream> stream);
-  void admit(GroupId group, Rank peer, std::shared_ptr<Stream> stream);
   std::string missing_text(const Group& group, const ExchangePtr& exchange) const;
 
   // messenger_traffic.cc: messages
@@ -140,8 +160,10 @@ class Messenger final : private ChannelHost {
   net::WakeUp wake_;
   std::vector<std::byte> staging_;
 
-  std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // Guards what follows.
   std::map<GroupId, Group> groups_;
+  std::map<GroupId, Instant> closed_;        // Not long ago.
+  Instant forget_at_;                        // Looks for what is old.
   std::map<uint64_t, ChannelPtr> channels_;  // By poller token.
   uint64_t next_token_ = 1;
   std::multimap<Instant, ExchangePtr> exchanges_;  // All that are not done, by deadline.

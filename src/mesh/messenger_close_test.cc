@@ -1,4 +1,5 @@
 // Groups that close: what was sent before arrives, whatever its sender and receiver do meanwhile.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,6 +12,8 @@
 
 namespace sumcast::mesh {
 namespace {
+
+using ::testing::HasSubstr;
 
 using MessengerCloseTest = MessengerTest;
 
@@ -29,10 +32,11 @@ TEST_F(MessengerCloseTest, AcknowledgementsToASenderThatClosesCostNoMessage) {
   // Rank 1's part is played by hand: a kernel that takes little, so that most of what is sent
   // still waits in rank 0's when that closes.
   std::promise<std::shared_ptr<Stream>> opened;
-  world_.mesh(1).set_message_host([&](GroupId, Rank, std::shared_ptr<Stream> stream) {
-    net::set_option(stream->fd(), SOL_SOCKET, SO_RCVBUF, 65536);
-    opened.set_value(std::move(stream));
-  });
+  world_.mesh(1).set_message_host({[](GroupId, Rank) { return true; },
+                                   [&](GroupId, Rank, std::shared_ptr<Stream> stream) {
+                                     net::set_option(stream->fd(), SOL_SOCKET, SO_RCVBUF, 65536);
+                                     opened.set_value(std::move(stream));
+                                   }});
   constexpr uint32_t kCount = 40;
   for (uint32_t i = 0; i < kCount; ++i) ASSERT_TRUE(send(0, to(1, numbers(kWords, i))));
   const auto stream = opened.get_future().get();
@@ -57,7 +61,7 @@ TEST_F(MessengerCloseTest, AcknowledgementsToASenderThatClosesCostNoMessage) {
   EXPECT_EQ(got, kCount * (sizeof(MessageHeader) + kEagerBytesMax));
   stream->shut();
   closer.join();
-  world_.mesh(1).set_message_host(nullptr);
+  world_.mesh(1).set_message_host({});
 }
 
 /// Keeps a messenger's thread busy, as a process that got no time would: it is stuck in the
@@ -116,6 +120,53 @@ TEST_F(StalledReceiver, WhatHasArrivedStaysThoughTheSenderIsGone) {
   stall_.let_go();
   ASSERT_TRUE(receive(1, into(Rank(0), in_, 3)));  // This kernel had taken it.
   EXPECT_EQ(in_, numbers(kWords, 0));
+}
+
+TEST_F(MessengerCloseTest, AStreamThatComesTooLateIsRefusedAndTheGroupMayComeAgain) {
+  at(1).close_group(kGroup);
+  const auto late = post(0, {to(1, numbers(10, 1))}, {}, soon());
+  const auto outcome = at(0).wait(*late, soon());
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().what, HasSubstr("rank 1 at 127.0.0.1"));
+  EXPECT_FALSE(at(1).post(kGroup, {}, {}, soon()));
+  at(0).close_group(kGroup);
+  for (const uint32_t rank : {0u, 1u}) {
+    world_.mesh(rank).close_group(kGroup);
+    at(rank).open_group(kGroup);
+  }
+  const auto out = numbers(10, 2);
+  ASSERT_TRUE(send(0, to(1, out)));
+  std::vector<uint32_t> in(10);
+  ASSERT_TRUE(receive(1, into(Rank(0), in)));
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(MessengerCloseTest, APeerThatIsAheadFindsItsMessageReceivedOnceTheGroupIsOpen) {
+  at(0).open_group(GroupId(5));
+  const auto out = numbers(10, 3);
+  auto ahead = at(0).post(GroupId(5), std::vector{to(1, out)}, {}, soon());
+  ASSERT_TRUE(ahead);
+  ASSERT_TRUE(at(0).wait(**ahead, soon()));
+  std::vector<uint32_t> in(10);
+  const std::vector want{into(Rank(0), in)};
+  EXPECT_FALSE(at(1).post(GroupId(5), {}, want, soon()));  // Not open here.
+  at(1).open_group(GroupId(5));
+  auto got = at(1).post(GroupId(5), {}, want, soon());
+  ASSERT_TRUE(got);
+  ASSERT_TRUE(at(1).wait(**got, soon()));
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(MessengerCloseTest, StreamsOfUnknownGroupsAreBounded) {
+  // Streams of one rank, to a rank that knows none of their groups: the last is refused.
+  for (uint32_t id = 1; id <= kEarlyStreamsMax + 1; ++id) {
+    const GroupId group(static_cast<uint16_t>(id));
+    auto stream = world_.mesh(0).stream(group, Rank(1), kMessageLane, soon());
+    EXPECT_EQ(stream.has_value(), id <= kEarlyStreamsMax) << id;
+    world_.mesh(0).close_group(group);
+  }
+  // An open one is not concerned.
+  ASSERT_TRUE(send(0, to(1, numbers(10, 1))));
 }
 
 }  // namespace

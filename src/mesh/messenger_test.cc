@@ -165,6 +165,7 @@ TEST_F(MessengerTest, AnAbortIsAFence) {
   (void)at(0).wait(*sent, soon());
   EXPECT_FALSE(at(1).post(kGroup, {}, {}, soon()));
   // Other groups go on.
+  for (const uint32_t rank : {0u, 1u}) at(rank).open_group(GroupId(1));
   std::vector<uint32_t> other(4);
   auto waits = at(1).post(GroupId(1), {}, std::vector{into(Rank(0), other)}, soon());
   const auto nine = numbers(4, 9);

@@ -21,6 +21,7 @@ class MessengerTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < world_.size(); ++rank) {
       auto made = Messenger::create(world_.mesh(rank));
       EXPECT_TRUE(made.has_value());
+      (*made)->open_group(kGroup);
       messengers_.push_back(std::move(*made));
     }
   }
