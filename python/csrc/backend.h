@@ -24,7 +24,7 @@ namespace sumcast_torch {
 
 class SumcastBackend final : public c10d::Backend {
  public:
-  SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job);
+  explicit SumcastBackend(std::shared_ptr<Group> group);
   ~SumcastBackend() override;
 
   const std::string getBackendName() const override { return "sumcast"; }
@@ -149,7 +149,6 @@ class SumcastBackend final : public c10d::Backend {
   void keep(const c10::intrusive_ptr<SumcastWork>& work);
   void end_all(const char* why, std::chrono::milliseconds patience);
 
-  std::shared_ptr<Job> job_;
   std::shared_ptr<Group> group_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
 

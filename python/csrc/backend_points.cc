@@ -105,7 +105,8 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
     const std::lock_guard lock(mutex_);
     tag = kOperationTag | ++sequence_ << 8;
   }
-  sumcast_group* group = group_->handle();
+  const auto handle = group_->handle();
+  sumcast_group* group = handle.get();
   uint8_t byte = 0;
   if (getRank() != 0) {
     std::string error = pass(group, true, byte, 0, tag, limit_ms);

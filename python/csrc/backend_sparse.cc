@@ -30,7 +30,7 @@ struct Header {
 };
 
 struct Round {
-  sumcast_group* group;
+  std::shared_ptr<sumcast_group> group;
   int rank, size;
   int64_t limit_ms;
   std::string name;
@@ -41,7 +41,7 @@ struct Round {
     sumcast_call call{};
     call.size = sizeof call;
     call.timeout_ms = limit_ms;
-    const int code = sumcast_exchange(group, sends.data(), sends.size(), receives.data(),
+    const int code = sumcast_exchange(group.get(), sends.data(), sends.size(), receives.data(),
                                       receives.size(), &call, nullptr, nullptr, nullptr);
     if (code != SUMCAST_OK)
       std::rethrow_exception(backend_error(name + ": " + sumcast_last_error()));
@@ -176,7 +176,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
                                                round.limit_ms);
   work->begin_elsewhere();
   keep(work);
-  completion_->run([work, round, mine, target, tag, group = group_]() mutable {
+  completion_->run([work, round, mine, target, tag]() mutable {
     std::exception_ptr failure;
     try {
       const at::NoGradGuard guard;
@@ -184,7 +184,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
     } catch (const std::exception& error) {
       failure = std::current_exception();
       // The others may wait for what this rank will not send any more.
-      sumcast_group_abort(round.group, reason_of(error).c_str());
+      sumcast_group_abort(round.group.get(), reason_of(error).c_str());
     }
     work->end(failure);
   });

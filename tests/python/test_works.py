@@ -3,6 +3,7 @@
 import array
 import datetime
 import re
+import threading
 import time
 import weakref
 
@@ -217,6 +218,30 @@ def test_stats_count_operations_bytes_and_datagrams():
         assert stats["transport"]["datagrams_sent"] > 0
 
     run(2, body, environment={"SUMCAST_ONE_RANK_PER_HOST": "1"})
+
+
+def test_stats_may_be_asked_for_while_groups_come_and_go():
+    def body(rank, size):
+        over = threading.Event()
+        asked = 0
+
+        def ask():
+            nonlocal asked
+            while not over.is_set():
+                sumcast.torch.stats()
+                asked += 1
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for _ in range(100):
+            group = dist.new_group([0, 1])
+            dist.all_reduce(torch.ones(10), group=group)
+            dist.destroy_process_group(group)
+        over.set()
+        thread.join()
+        return asked
+
+    assert all(asked > 0 for asked in run(2, body))
 
 
 def test_a_callback_may_begin_operations():
