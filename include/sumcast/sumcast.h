@@ -1,10 +1,15 @@
 /* Sumcast's C API. The ABI is stable: structures begin with their size, enumerators are never
  * renumbered, functions are only added.
  *
+ * Structures grow at their end only. Set `size` to sizeof the structure, and what you do not use to
+ * zero. A library that is newer takes what an older program does not know for zero; one that is
+ * older refuses a structure whose end it does not know, unless all of that is zero.
+ *
  * Every function returns 0 or one of sumcast_error; sumcast_last_error() has the line to show a
  * person. Handles belong to the caller until the matching *_free. Tensors are contiguous and the
- * caller's; an asynchronous operation uses them until its work has been waited for. The rules on
- * order, groups and failure are those of sumcast.hpp. */
+ * caller's; an asynchronous operation uses them until its work has been waited for. Functions may
+ * be called from any thread, but a handle may be freed only once no other call uses it. The rules
+ * on order, groups and failure are those of sumcast.hpp. */
 #ifndef SUMCAST_SUMCAST_H
 #define SUMCAST_SUMCAST_H
 
@@ -94,6 +99,8 @@ typedef struct sumcast_options {
   void (*on_listening)(void* user, const char* address);
   void* user;
   int32_t use_settings; /* world is not 0: take SUMCAST_* and the configuration file too */
+  /* Not 0: ranks of one host share no memory, each is a host for itself; equal on all ranks. */
+  int32_t one_rank_per_host;
 } sumcast_options;
 
 /* What one call may choose; NULL for defaults. */
@@ -141,6 +148,7 @@ int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work
 
 /* One message of an exchange; as sumcast::Message. */
 typedef struct sumcast_message {
+  size_t size;    /* equal in all messages of a call, which lie side by side */
   void* data;     /* the caller's until the exchange is done; not written to when sent */
   uint64_t bytes; /* equal at both ends */
   uint32_t peer;  /* place in the group, not one's own; SUMCAST_ANY_RANK to receive from any */

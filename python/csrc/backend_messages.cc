@@ -50,14 +50,15 @@ std::vector<int64_t> bounds_of(const at::Tensor& tensor, const std::vector<int64
 
 void SumcastBackend::Mail::send(const at::Tensor& tensor, int to, uint32_t check, uint64_t tag) {
   const at::Tensor data = packed(tensor.detach());
-  sends.push_back({data.data_ptr(), bytes_of(data), static_cast<uint32_t>(to), check, tag});
+  sends.push_back({sizeof(sumcast_message), data.data_ptr(), bytes_of(data),
+                   static_cast<uint32_t>(to), check, tag});
   kept.push_back(data);
 }
 
 void SumcastBackend::Mail::receive(const at::Tensor& tensor, uint32_t from, uint32_t check,
                                    uint64_t tag) {
   const at::Tensor data = room_for(tensor.detach());
-  receives.push_back({data.data_ptr(), bytes_of(data), from, check, tag});
+  receives.push_back({sizeof(sumcast_message), data.data_ptr(), bytes_of(data), from, check, tag});
   kept.push_back(data);
   unpack.emplace_back(tensor.detach(), data);
 }

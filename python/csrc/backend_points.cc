@@ -81,7 +81,7 @@ std::string pass(sumcast_group* group, bool is_send, uint8_t& byte, uint32_t pee
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = std::max<int64_t>(limit_ms, 1);
-  const sumcast_message message{&byte, 1, peer, 0x4D, tag};
+  const sumcast_message message{sizeof(sumcast_message), &byte, 1, peer, 0x4D, tag};
   const int code = sumcast_exchange(group, &message, is_send ? 1 : 0, &message, is_send ? 0 : 1,
                                     &call, nullptr, nullptr, nullptr);
   return code == SUMCAST_OK ? std::string() : std::string(sumcast_last_error());

@@ -106,8 +106,10 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
   std::vector<Header> headers(round.size);
   headers[round.rank] = header_of(mine);
   each_peer([&](uint32_t peer) {
-    round.sends.push_back({&headers[round.rank], sizeof(Header), peer, 0x53, tag});
-    round.receives.push_back({&headers[peer], sizeof(Header), peer, 0x53, tag});
+    round.sends.push_back(
+        {sizeof(sumcast_message), &headers[round.rank], sizeof(Header), peer, 0x53, tag});
+    round.receives.push_back(
+        {sizeof(sumcast_message), &headers[peer], sizeof(Header), peer, 0x53, tag});
   });
   round.run();
   for (int rank = 0; rank < round.size; ++rank) {
@@ -131,12 +133,14 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
     shape[0] = entries;
     all_indices[peer] = at::empty({indices.size(0), entries}, indices.options());
     all_values[peer] = at::empty(shape, values.options());
-    round.sends.push_back({indices.data_ptr(), bytes_of(indices), peer, 0x54, tag | 1});
-    round.sends.push_back({values.data_ptr(), bytes_of(values), peer, 0x55, tag | 2});
-    round.receives.push_back(
-        {all_indices[peer].data_ptr(), bytes_of(all_indices[peer]), peer, 0x54, tag | 1});
-    round.receives.push_back(
-        {all_values[peer].data_ptr(), bytes_of(all_values[peer]), peer, 0x55, tag | 2});
+    round.sends.push_back(
+        {sizeof(sumcast_message), indices.data_ptr(), bytes_of(indices), peer, 0x54, tag | 1});
+    round.sends.push_back(
+        {sizeof(sumcast_message), values.data_ptr(), bytes_of(values), peer, 0x55, tag | 2});
+    round.receives.push_back({sizeof(sumcast_message), all_indices[peer].data_ptr(),
+                              bytes_of(all_indices[peer]), peer, 0x54, tag | 1});
+    round.receives.push_back({sizeof(sumcast_message), all_values[peer].data_ptr(),
+                              bytes_of(all_values[peer]), peer, 0x55, tag | 2});
   });
   round.run();
   at::Tensor sum;
