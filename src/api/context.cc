@@ -375,7 +375,10 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   const auto me = std::ranges::find(plan->ranks, Rank(static_cast<uint16_t>(options.rank)));
   group.state_->rank = static_cast<uint32_t>(me - plan->ranks.begin());
   auto team = open_paths(*plan, request);
-  if (!team) return fail(team.error());  // The group's handle closes it.
+  if (!team) {  // The group's handle closes it; others may wait for this rank in the opening.
+    client->give_up(plan->group, team.error());
+    return fail(team.error());
+  }
   group.state_->team = std::move(*team);
   // An abort may have come before everybody here knew the group.
   if (const auto aborted = client->abort_of(plan->group)) end_group(plan->group, *aborted);

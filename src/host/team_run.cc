@@ -11,8 +11,7 @@
 namespace sumcast::host {
 namespace {
 
-/// Room for a piece of an input, and pieces under way; measured (docs/perf-notes.md).
-constexpr uint32_t kPieceBytes = 256 << 10;
+/// Pieces under way; measured (docs/perf-notes.md).
 constexpr uint32_t kBuffersAlone = 8;
 constexpr uint32_t kBuffersNet = 10;
 /// Pieces between copying in and adding, and between adding and copying out.
