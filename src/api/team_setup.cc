@@ -138,7 +138,7 @@ Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
     }
   }
   return std::make_shared<TeamRunner>(plan, std::move(*segment), std::move(layout), leaders,
-                                      context.engine, std::move(reports));
+                                      context.engine, context.look, std::move(reports));
 }
 
 }  // namespace sumcast::api

@@ -19,8 +19,6 @@ constexpr uint64_t kLag = 2;
 constexpr uint64_t kNetLag = 3;
 static_assert(2 * kLag < kBuffersAlone && 2 * kLag + kNetLag < kBuffersNet);
 
-/// A neighbour that is about to arrive is worth a short look: sleeping and waking cost as much.
-constexpr Duration kLookSpan = std::chrono::microseconds(20);
 /// How long an abort may take to come back from the coordinator before the team ends itself.
 constexpr Duration kAbortPatience = std::chrono::seconds(2);
 
@@ -30,12 +28,13 @@ Shape Team::shape_for(uint32_t local_ranks, uint32_t hosts) {
   return {local_ranks, hosts > 1 ? kBuffersNet : kBuffersAlone, kPieceBytes};
 }
 
-Team::Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer)
+Team::Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer,
+           Duration look)
     : segment_(std::move(segment)),
       layout_(std::move(layout)),
       uplink_(std::move(uplink)),
       observer_(observer),
-      looking_{kLookSpan, segment_.shape().ranks > usable_cores()} {
+      looking_(looking_for(segment_.shape().ranks, usable_cores(), look)) {
   for (auto& stage : expected_) stage.assign(segment_.shape().buffers, 0);
 }
 
