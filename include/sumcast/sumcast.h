@@ -153,7 +153,7 @@ typedef struct sumcast_message {
   uint64_t bytes; /* equal at both ends */
   uint32_t peer;  /* place in the group, not one's own; SUMCAST_ANY_RANK to receive from any */
   uint32_t check; /* any number; equal at both ends */
-  uint64_t tag;
+  uint64_t tag;   /* the highest bit belongs to sumcast_group_note_call */
 } sumcast_message;
 
 /* Messages as one operation: as Group::exchange_async, or blocking with `work` NULL. `on_done` may
@@ -162,6 +162,10 @@ int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t 
                      const sumcast_message* receives, size_t receive_count,
                      const sumcast_call* call, void (*on_done)(void* user), void* user,
                      sumcast_work** work);
+/* What this rank calls as `number` (from 1, ascending) in a group whose ranks make the same calls,
+ * as Group::note_call: messages with *tag (plus 0 to 255 for parts) notice ranks that call
+ * something else. `tag` may be NULL, for calls that are not made of messages. */
+int sumcast_group_note_call(sumcast_group* group, uint32_t number, const char* text, uint64_t* tag);
 /* Of an exchange that is done: the place whose message came last, or SUMCAST_ANY_RANK. */
 uint32_t sumcast_work_source(const sumcast_work* work);
 

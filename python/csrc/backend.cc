@@ -167,6 +167,14 @@ Parts SumcastBackend::parts(c10d::OpType type, const char* operation,
   return made;
 }
 
+uint64_t SumcastBackend::note_call(uint64_t sequence, const std::string& call) const {
+  uint64_t tag = 0;
+  const int code = sumcast_group_note_call(group_->handle().get(), static_cast<uint32_t>(sequence),
+                                           call.c_str(), &tag);
+  TORCH_CHECK(code == SUMCAST_OK, "sumcast: ", call, ": ", sumcast_last_error());
+  return tag;
+}
+
 /// Behind an operation's name.
 std::string SumcastBackend::place_text() const {
   return " of group \"" + group_->key() + "\" (rank " + std::to_string(getRank()) + " of " +
@@ -177,6 +185,7 @@ std::string SumcastBackend::place_text() const {
 c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::vector<Call>& calls,
                                                       std::chrono::milliseconds timeout) {
   const std::string name = parts.name;
+  if (!parts.is_message) note_call(parts.sequence, parts.operation);
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = limit(timeout);

@@ -132,6 +132,9 @@ class SumcastBackend final : public c10d::Backend {
   void check_root(int64_t root, const char* operation) const;
   Parts parts(c10d::OpType type, const char* operation, std::vector<at::Tensor> inputs,
               std::vector<at::Tensor> outputs);
+  /// Notes what this rank calls, so that others which call something else are noticed.
+  /// @param call  equal on all ranks. @return the tag of its messages; their part may be added.
+  uint64_t note_call(uint64_t sequence, const std::string& call) const;
   Parts message_parts(c10d::OpType type, const char* operation,
                       const std::vector<at::Tensor>& tensors, int peer, int tag);
   std::string place_text() const;

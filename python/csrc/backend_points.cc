@@ -103,7 +103,7 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
   uint64_t tag = 0;
   {
     const std::lock_guard lock(mutex_);
-    tag = kOperationTag | ++sequence_ << 8;
+    tag = note_call(++sequence_, "monitored_barrier");
   }
   const auto handle = group_->handle();
   sumcast_group* group = handle.get();

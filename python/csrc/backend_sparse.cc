@@ -174,7 +174,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
   Parts what = parts(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", {}, tensors);
   what.bytes = bytes_of(mine.values()) + bytes_of(mine.indices());
   what.inputs = tensors;
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "sparse_all_reduce");
   Round round{group_->handle(), getRank(), getSize(), limit(options.timeout), what.name, {}, {}};
   auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(what),
                                                round.limit_ms);

@@ -74,6 +74,17 @@ int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t 
   });
 }
 
+int sumcast_group_note_call(sumcast_group* group, uint32_t number, const char* text,
+                            uint64_t* tag) {
+  return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(group, "group"); !r) return r;
+    if (auto r = require(text, "text"); !r) return r;
+    const uint64_t made = group->value.note_call(number, text);
+    if (tag != nullptr) *tag = made;
+    return {};
+  });
+}
+
 uint32_t sumcast_work_source(const sumcast_work* work) {
   return work == nullptr ? SUMCAST_ANY_RANK : work->value.source();
 }

@@ -7,6 +7,7 @@
 #include "api/context_state.h"
 #include "auth/key_file.h"
 #include "control/identity.h"
+#include "control/wording.h"
 #include "net/ifname.h"
 #include "net/interface.h"
 #include "runtime/clock.h"
@@ -283,11 +284,16 @@ Result<void> Context::Impl::join() {
   auto streams = mesh::Mesh::open(local->with_port(0), key);
   if (!streams) return fail(streams.error());
   mesh = std::move(*streams);
-  auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
+  const auto on_failure = [this](GroupId group, const Error& error) {
     end_group(group,
               error.within(fmt::format("rank {} ended group {}", options.rank, group.value)));
     if (auto* to = client_ready.load()) to->give_up(group, error);
-  });
+  };
+  const auto on_mismatch = [this](GroupId group, uint32_t mine, Rank peer, uint32_t theirs) {
+    const Rank me(static_cast<uint16_t>(options.rank));
+    if (auto* to = client_ready.load()) to->report_mismatch({group, me, mine, peer, theirs});
+  };
+  auto messages = mesh::Messenger::create(*mesh, on_failure, on_mismatch);
   if (!messages) return fail(messages.error());
   messenger = std::move(*messages);
 
@@ -441,6 +447,16 @@ control::Description Context::Impl::describe(const control::Describe& question) 
   control::Description answer;
   answer.group = question.group;
   answer.request = question.request;
+  // Calls have numbers of their own, and digests that are as good as theirs alone.
+  const bool by_call = (question.sequence & control::kCallNumber) != 0;
+  if (by_call || question.sequence == 0) {
+    const auto number = static_cast<uint32_t>(question.sequence);
+    if (const auto call = messenger->find_call(question.group, number, question.digest)) {
+      answer.sequence = call->number | control::kCallNumber;
+      answer.text = call->text;
+    }
+    if (by_call || answer.sequence != 0) return answer;
+  }
   if (const auto found = find_operation(question)) {
     answer.sequence = found->sequence;
     answer.text = wire::describe(*found);

@@ -58,6 +58,10 @@ Result<void> Group::exchange(std::span<const Message> sends, std::span<const Mes
   return work->wait();
 }
 
+uint64_t Group::note_call(uint32_t number, std::string_view text) {
+  return state_->context->messenger->note_call(state_->plan.group, number, text);
+}
+
 Result<void> Group::State::wait_exchange(Work::State& work, Instant deadline) {
   return context->messenger->wait(*work.exchange, deadline);
 }

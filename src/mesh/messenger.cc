@@ -23,13 +23,14 @@ std::chrono::steady_clock::time_point steady(Instant at) {
 
 }  // namespace
 
-Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_failure) {
+Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_failure,
+                                                     OnMismatch on_mismatch) {
   auto poller = net::Poller::create();
   if (!poller) return fail(poller.error());
   auto wake = net::WakeUp::create();
   if (!wake) return fail(wake.error());
-  std::unique_ptr<Messenger> made(
-      new Messenger(mesh, std::move(on_failure), std::move(*poller), std::move(*wake)));
+  std::unique_ptr<Messenger> made(new Messenger(mesh, std::move(on_failure), std::move(on_mismatch),
+                                                std::move(*poller), std::move(*wake)));
   if (auto added = made->poller_.add(made->wake_.fd(), kWakeToken); !added) {
     return fail(added.error());
   }
@@ -41,9 +42,11 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_fa
   return made;
 }
 
-Messenger::Messenger(Mesh& mesh, OnFailure on_failure, net::Poller poller, net::WakeUp wake)
+Messenger::Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, net::Poller poller,
+                     net::WakeUp wake)
     : mesh_(mesh),
       on_failure_(std::move(on_failure)),
+      on_mismatch_(std::move(on_mismatch)),
       poller_(std::move(poller)),
       wake_(std::move(wake)),
       staging_(kStagingBytes) {}
@@ -77,6 +80,7 @@ Result<std::shared_ptr<Exchange>> Messenger::post(GroupId id, std::span<const Se
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   auto exchange = std::make_shared<Exchange>();
   exchange->group = id;
+  exchange->posted_at = net::monotonic_now();
   exchange->left = static_cast<uint32_t>(sends.size() + receives.size());
   exchange->on_done = std::move(on_done);
   const bool is_next = exchanges_.empty() || deadline < exchanges_.begin()->first;
@@ -130,6 +134,7 @@ void Messenger::run() {
     }
     expire(net::monotonic_now());
     forget_early(net::monotonic_now());
+    ask_about_late(net::monotonic_now());
   }
   unlock_and_tell(lock);
 }
@@ -180,9 +185,11 @@ void Messenger::run_opener() {
     Outlet& outlet = found->second.outlets[peer];
     outlet.opening = false;
     if (!stream) {
-      fail_group(id, stream.error());
+      // A question alone is not worth a group: what is late has its own deadline.
+      if (!outlet.waiting.empty()) fail_group(id, stream.error());
     } else {
       outlet.channel = add_channel(id, peer, true, std::move(*stream));
+      send_expected(outlet);
       while (!outlet.waiting.empty() && !outlet.channel->is_shut()) {
         const Outgoing next = std::move(outlet.waiting.front());
         outlet.waiting.pop_front();
@@ -226,12 +233,12 @@ void Messenger::give_up(const ExchangePtr& exchange) {
 /// Which peers an exchange still waits for.
 std::string Messenger::missing_text(const Group& group, const ExchangePtr& exchange) const {
   std::set<std::string> senders, receivers;
-  const auto note = [&](const Receive& receive) {
-    if (receive.owner != exchange) return;
-    senders.insert(receive.what.from ? mesh_.name_of(*receive.what.from) : "any rank");
+  const auto note = [&](const ReceivePtr& receive) {
+    if (receive->owner != exchange) return;
+    senders.insert(receive->what.from ? mesh_.name_of(*receive->what.from) : "any rank");
   };
   group.board.each_receive(note);
-  for (const auto& [key, receive] : group.ready) note(*receive);
+  for (const auto& [key, receive] : group.ready) note(receive);
   for (const auto& [rank, outlet] : group.outlets) {
     const auto mine = [&](const auto& entry) { return entry.owner == exchange; };
     if (std::ranges::any_of(outlet.waiting, mine) ||

@@ -34,6 +34,9 @@ bool Messenger::on_header(Channel& channel, const MessageHeader& header) {
 
 /// On a stream that the peer opened.
 bool Messenger::on_message(Group& group, Channel& channel, const MessageHeader& header) {
+  if (header.kind != MessageKind::kBody) {
+    compare_call(channel.group, group, channel.peer, header.tag);
+  }
   switch (header.kind) {
     case MessageKind::kEager: {
       if (header.bytes > kEagerBytesMax) return false;
@@ -75,6 +78,8 @@ bool Messenger::on_message(Group& group, Channel& channel, const MessageHeader& 
       group.ready.erase(asked);
       return true;
     }
+    case MessageKind::kExpect:
+      return is_call_tag(header.tag);  // Compared already.
     default:
       return false;
   }
@@ -149,9 +154,13 @@ void Messenger::post_send(GroupId id, Group& group, const Sending& what, const E
   }
   if (outlet.channel) return transmit(outlet, what, owner);
   outlet.waiting.push_back({what, owner});
+  request_channel(id, what.to, outlet, owner->deadline->first);
+}
+
+void Messenger::request_channel(GroupId id, Rank peer, Outlet& outlet, Instant deadline) {
   if (outlet.opening) return;
   outlet.opening = true;
-  to_open_.emplace_back(id, what.to, owner->deadline->first);
+  to_open_.emplace_back(id, peer, deadline);
   if (!opener_.joinable()) opener_ = std::thread([this] { run_opener(); });
   opener_wake_.notify_all();
 }

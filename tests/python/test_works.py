@@ -203,6 +203,29 @@ def test_monitored_barrier_names_all_that_are_missing():
     run(4, body)
 
 
+def test_ranks_that_call_something_else_than_a_gather_are_a_mismatch_everywhere():
+    def other_root(rank, size):
+        tensor = torch.ones(10)
+        root = 1 if rank == 1 else 0
+        outputs = [torch.zeros(10) for _ in range(size)] if rank == root else None
+        text = error_of(lambda: (dist.gather(tensor, outputs, dst=root), dist.barrier()))
+        assert "gather #1 on group 0 does not match" in text
+        assert "rank 1 calls gather Float to rank 1" in text
+
+    def a_collective(rank, size):
+        tensor = torch.ones(10)
+        outputs = [torch.zeros(10) for _ in range(size)]
+        if rank == 0:
+            text = error_of(lambda: dist.gather(tensor, outputs, dst=0))
+        else:
+            text = error_of(lambda: dist.all_reduce(tensor))
+        assert "rank 0 calls gather Float to rank 0; rank 1 calls all_reduce" in text
+        assert all(not output.any() for output in outputs[1:])
+
+    run(3, other_root)
+    run(2, a_collective)
+
+
 def test_stats_count_operations_bytes_and_datagrams():
     def body(rank, size):
         for _ in range(3):
