@@ -118,6 +118,21 @@ struct Message {
   uint32_t check = 0;  ///< Any number; equal at both ends, or both get kMismatch.
 };
 
+/// A table of f32 rows, equal in shape on all ranks, of which each rank contributes a few rows: the
+/// sum of a sparse gradient.
+struct RowSum {
+  uint32_t slots = 0;                 ///< Rows of the table.
+  uint16_t width = 0;                 ///< Lanes of a row, 1 .. what a datagram holds (about 340).
+  std::span<const uint32_t> touched;  ///< This rank's rows: ascending, distinct, below `slots`.
+  const float* rows = nullptr;        ///< f32[touched.size()][width], in that order.
+  float* sums = nullptr;              ///< f32[slots][width]; rows that no rank touched stay.
+  uint64_t* present = nullptr;        ///< ceil(slots / 64) words: bits of rows that some rank
+                                      ///< touched are set; the others stay as they are.
+  Reduction reduction = Reduction::kSum;  ///< kSum or kAvg (divided by the size of the group).
+  /// Who gets the sums; unset: all. On the others `sums` and `present` are not touched.
+  std::optional<uint32_t> root{};
+};
+
 /// An asynchronous operation. Movable; dropping it does not cancel anything (the tensors must
 /// stay until the operation is done or the group aborted).
 class Work {
@@ -177,6 +192,12 @@ class Group {
                               Reduction reduction = Reduction::kSum, const Call& call = {});
   Result<Work> reduce_scatter_async(const void* in, void* out, uint64_t count, ElementType type,
                                     Reduction reduction = Reduction::kSum, const Call& call = {});
+  /// Sums the rows that the ranks touched: one contribution for each cell of the table that fits a
+  /// datagram, so that nothing is sent for rows nobody touched. Each row is the canonical sum over
+  /// the ranks that touched it. Through `in-network`, `server` or `direct`; wire formats native,
+  /// bf16, fp16 and int8. All members' memory is the caller's until it is done.
+  Result<void> sum_rows(const RowSum& table, const Call& call = {});
+  Result<Work> sum_rows_async(const RowSum& table, const Call& call = {});
   Result<void> barrier(const Call& call = {});
   Result<Work> barrier_async(const Call& call = {});
 

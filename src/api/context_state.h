@@ -146,7 +146,10 @@ struct Group::State {
   ~State();
   WireFormat default_format(const wire::OperationDescriptor& what) const;
   Result<Work> submit(const std::shared_ptr<State>& self, wire::OperationDescriptor what,
-                      const void* in, void* out, const Call& call, bool waits = false);
+                      const void* in, void* out, const Call& call, bool waits = false,
+                      const collective::RowLists& rows = {});
+  Result<Work> submit_rows(const std::shared_ptr<State>& self, const RowSum& table,
+                           const Call& call, bool waits);
   /// Submits and waits.
   Result<void> perform(const std::shared_ptr<State>& self, const wire::OperationDescriptor& what,
                        const void* in, void* out, const Call& call);

@@ -7,6 +7,7 @@
 
 #include "api/context_state.h"
 #include "numeric/codec.h"
+#include "numeric/rows.h"
 #include "runtime/clock.h"
 
 namespace sumcast {
@@ -78,14 +79,16 @@ uint32_t Group::size() const { return static_cast<uint32_t>(state_->plan.ranks.s
 WireFormat Group::State::default_format(const OperationDescriptor& what) const {
   const bool adds = what.reduction == Reduction::kSum || what.reduction == Reduction::kAvg;
   const WireFormat wanted = context->options.wire;
-  return adds && numeric::wire_format_applies(what.type, what.reduction, wanted)
+  const bool carried = !wire::sums_rows(what.kind) || numeric::carries_rows(wanted);
+  return adds && carried && numeric::wire_format_applies(what.type, what.reduction, wanted)
              ? wanted
              : WireFormat::kNative;
 }
 
 /// @param waits  the caller waits for it at once.
 Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationDescriptor what,
-                                  const void* in, void* out, const Call& call, bool waits) {
+                                  const void* in, void* out, const Call& call, bool waits,
+                                  const collective::RowLists& rows) {
   using collective::Route;
   what.format = call.wire;
   const auto size = static_cast<uint32_t>(plan.ranks.size());
@@ -122,7 +125,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
     work.state_->host = std::move(*posted);
     return work;
   }
-  auto operation = context->engine->submit(plan.group, route, what, in, out);
+  auto operation = context->engine->submit(plan.group, route, what, in, out, rows);
   if (!operation) return fail(operation.error());
   work.state_->operation = std::move(*operation);
   return work;

@@ -8,6 +8,7 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
+#include "numeric/rows.h"
 #include "runtime/clock.h"
 
 namespace sumcast::collective {
@@ -45,7 +46,10 @@ void Engine::start_operations(Group& group) {
       if (window->core.full()) return;
     }
     const wire::OperationDescriptor& what = operation->descriptor;
-    const size_t lanes = numeric::lanes_per_chunk(what.type, what.format, group.lanes_bytes_max);
+    const size_t lanes =
+        wire::sums_rows(what.kind)
+            ? numeric::slots_per_cell(what.format, what.width, group.lanes_bytes_max)
+            : numeric::lanes_per_chunk(what.type, what.format, group.lanes_bytes_max);
     operation->geometry.emplace(what, static_cast<uint32_t>(group.plan.ranks.size()),
                                 group.my_member, static_cast<uint32_t>(lanes),
                                 static_cast<uint32_t>(windows.size()),
@@ -128,6 +132,7 @@ wire::Header Engine::contribution_header(const Window& window, const core::Outgo
   header.reduction = operation.descriptor.reduction;
   header.format = operation.descriptor.format;
   header.flags = place.receives ? 0 : wire::kFlagQuiet;
+  if (wire::sums_rows(operation.descriptor.kind)) header.flags |= wire::kFlagRows;
   header.epoch = static_cast<uint8_t>(epoch_.value);
   header.sender = rank_.value;
   header.slot = static_cast<uint16_t>(window.group.plan.slot_base.value + item.slot);
@@ -139,11 +144,27 @@ wire::Header Engine::contribution_header(const Window& window, const core::Outgo
   return header;
 }
 
+/// Those rows of a cell that this rank touched, encoded into `staging`; nothing if there are none.
+std::span<const std::byte> Engine::rows_of(const Operation& operation, const ChunkPlace& place,
+                                           std::byte* staging) {
+  const auto& what = operation.descriptor;
+  const auto first = static_cast<uint32_t>(place.input_offset);
+  const auto& all = operation.row_slots;
+  const auto begin = std::ranges::lower_bound(all, first);
+  const auto end = std::lower_bound(begin, all.end(), first + place.lanes);
+  if (begin == end) return {};
+  const numeric::RowShape shape{static_cast<uint16_t>(place.lanes), what.width};
+  const auto* values = reinterpret_cast<const float*>(operation.input) +
+                       static_cast<size_t>(begin - all.begin()) * what.width;
+  return {staging, numeric::encode_rows(what.format, shape, {begin, end}, first, values, staging)};
+}
+
 /// The chunk's lanes as they travel: in the tensor itself, or encoded into `staging`.
 std::span<const std::byte> Engine::lanes_of(const Operation& operation, const ChunkPlace& place,
                                             std::byte* staging) {
   if (!place.contributes || place.lanes == 0) return {};
   const auto& what = operation.descriptor;
+  if (wire::sums_rows(what.kind)) return rows_of(operation, place, staging);
   const size_t width = element_bytes(what.type);
   const std::byte* at = operation.input + place.input_offset * width;
   if (what.format == WireFormat::kNative) return {at, place.lanes * width};
@@ -163,7 +184,8 @@ void Engine::send_local(Window& window, const core::Outgoing& item, Instant now)
   Operation& operation = *window.operation(item.ticket);
   const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
   const auto lanes = lanes_of(operation, place, staging_.data());
-  const bool copy = operation.descriptor.format != WireFormat::kNative;
+  const bool copy = operation.descriptor.format != WireFormat::kNative ||
+                    wire::sums_rows(operation.descriptor.kind);
   host_->on_local_contribution(contribution_header(window, item, operation, place), lanes, copy,
                                now);
 }
