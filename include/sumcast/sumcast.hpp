@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -111,8 +112,10 @@ struct Message {
   void* data = nullptr;  ///< The caller's until the exchange is done; not written to when sent.
   uint64_t bytes = 0;    ///< Equal at both ends, or both get kMismatch.
   uint32_t peer = 0;     ///< Place in the group, never this rank's own.
-  uint64_t tag = 0;      ///< A receive takes the oldest message of its peer and tag.
-  uint32_t check = 0;    ///< Any number; equal at both ends, or both get kMismatch.
+  /// A receive takes the oldest message of its peer and tag. The highest bit belongs to
+  /// note_call().
+  uint64_t tag = 0;
+  uint32_t check = 0;  ///< Any number; equal at both ends, or both get kMismatch.
 };
 
 /// A table of f32 rows, equal in shape on all ranks, of which each rank contributes a few rows: the
@@ -209,6 +212,15 @@ class Group {
                               const Call& call = {}, std::function<void()> on_done = {});
   Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Call& call = {});
+
+  /// Says what this rank calls as `number` in the group, where all ranks make the same calls in the
+  /// same order (gather, all-to-all, the collectives above if they are numbered along), before it
+  /// begins. Messages with the call's tag then notice ranks that call something else: all get
+  /// kMismatch, with both calls named.
+  ///
+  /// @param number  from 1, ascending. @param text  equal on all ranks: "gather f32 to rank 0".
+  /// @return the tag for its messages; up to 255 may be added, for its parts.
+  uint64_t note_call(uint32_t number, std::string_view text);
 
   /// Ends all operations of this rank in the group, for good: kAborted with this reason. A fence:
   /// when it returns their tensors are not touched any more. Other ranks get an error with the
