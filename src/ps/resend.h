@@ -91,7 +91,7 @@ class SendTable {
     int tries = 0;
   };
 
-  Duration patience(int tries) const { return rtt_.rto() * (1 << std::min(tries, 5)); }
+  Duration patience(int tries) const { return rtt_.rto() * (1 << std::min(tries, 3)); }
 
   core::RttEstimator rtt_;
   std::deque<Flying> flying_;
