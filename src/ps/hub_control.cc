@@ -337,7 +337,7 @@ void Hub::beat(Instant now) {
     if (!link->is_open()) continue;
     say(link, alive);
     const Duration silence = now - Instant{link->heard_ns.load(std::memory_order_relaxed)};
-    if (stalled) {
+    if (stalled || (silence > settings_.silence_max && link->has_unread())) {
       link->heard_ns.store(now.ns, std::memory_order_relaxed);
     } else if (silence > settings_.silence_max && link->node.load() >= 0) {
       const int node = link->node.load();

@@ -2,6 +2,7 @@
 #include "ps/link.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@ constexpr size_t kFirstBuffer = 16 << 10;
 constexpr size_t kLargestBuffer = 256 << 10;
 /// From here on a frame is received where it stays; below, copying is cheaper than a call of its own.
 constexpr size_t kInPlace = 64 << 10;
+/// Of a large frame so much is taken at once: waking up for each segment costs as much as copying it.
+constexpr size_t kLowWater = 256 << 10;
 /// What a peer may announce before it has said who it is.
 constexpr uint64_t kStrangerBytesMax = 64 << 10;
 
@@ -80,7 +83,11 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     budget -= std::min(budget, bytes);
     if (large_ != nullptr) {
       large_got_ += bytes;
-      if (large_got_ < large_bytes_) continue;
+      if (large_got_ < large_bytes_) {
+        set_low_water(std::min(kLowWater, large_bytes_ - large_got_));
+        continue;
+      }
+      set_low_water(1);
       const auto header = read_header(large_.get());
       if (const auto verdict = take(*header, std::move(large_), on_frame);
           verdict != LinkVerdict::kOpen) {
@@ -95,6 +102,19 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     if (filled && buffer_.size() < kLargestBuffer) buffer_.resize(2 * buffer_.size());
   }
   return LinkVerdict::kOpen;
+}
+
+void Link::set_low_water(size_t bytes) {
+  if (bytes == low_water_) return;
+  low_water_ = bytes;
+  net::set_option(fd(), SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(bytes));
+}
+
+bool Link::has_unread() {
+  int unread = 0;
+  if (::ioctl(fd(), FIONREAD, &unread) != 0 || unread == 0) return false;
+  set_low_water(1);
+  return true;
 }
 
 /// Takes all whole frames out of the buffer; a large one that has begun continues in its own place.

@@ -94,6 +94,9 @@ class Link {
   using OnFrame = std::function<bool(const FrameHeader&, FrameBytes)>;
   /// Reads at most about `budget` bytes. `on_frame` returns false to break the connection.
   LinkVerdict read(size_t budget, const OnFrame& on_frame);
+  /// Something has come that read() has not been told of: less of a large frame than it waits for.
+  /// From now on it is told of every byte.
+  bool has_unread();
   std::string ended_text() const { return ended_text_; }
   ReceiveTable<std::pair<FrameHeader, FrameBytes>>& received() { return received_; }
 
@@ -113,6 +116,7 @@ class Link {
   void enqueue(const OutFrame& frame);
   size_t prepare(std::vector<iovec>& parts) const;
   void advance(size_t bytes);
+  void set_low_water(size_t bytes);
   LinkVerdict take_frames(const OnFrame& on_frame);
   LinkVerdict take(const FrameHeader& header, FrameBytes frame, const OnFrame& on_frame);
   LinkVerdict ended(LinkVerdict verdict, std::string text);
@@ -140,6 +144,7 @@ class Link {
   size_t begin_ = 0, end_ = 0;
   FrameBytes large_;  ///< A frame that is received in place.
   size_t large_bytes_ = 0, large_got_ = 0;
+  size_t low_water_ = 1;  ///< The kernel tells of so many bytes at once.
   std::string ended_text_;
   ReceiveTable<std::pair<FrameHeader, FrameBytes>> received_;
 };

@@ -63,19 +63,24 @@ std::string Gather(const SArray<Key>& keys, std::vector<KVPairs<Val>>* parts, si
   // Where each key's values come from: in ranges the parts follow one another, by hash the key
   // names its part.
   std::vector<size_t> part_of(hashed_over, parts->size()), next(parts->size(), 0);
-  for (size_t p = 0; p < parts->size() && hashed_over > 0; ++p) {
-    part_of[HashedServer((*parts)[p].keys.front(), hashed_over)] = p;
-  }
   bool fits = total_keys == keys.size();
-  for (size_t i = 0, p = 0; fits && i < keys.size(); ++i) {
-    if (hashed_over > 0) {
-      p = part_of[HashedServer(keys[i], hashed_over)];
-    } else if (p < parts->size() && next[p] == (*parts)[p].keys.size()) {
-      ++p;
+  if (hashed_over == 0) {
+    const Key* at = keys.data();
+    for (size_t p = 0; fits && p < parts->size(); ++p) {
+      const SArray<Key>& own = (*parts)[p].keys;
+      fits = std::memcmp(at, own.data(), own.size() * sizeof(Key)) == 0;
+      at += own.size();
     }
-    fits = p < parts->size() && next[p] < (*parts)[p].keys.size() &&
-           (*parts)[p].keys[next[p]] == keys[i];
-    if (fits) ++next[p];
+  } else if (fits) {
+    for (size_t p = 0; p < parts->size(); ++p) {
+      part_of[HashedServer((*parts)[p].keys.front(), hashed_over)] = p;
+    }
+    for (size_t i = 0; fits && i < keys.size(); ++i) {
+      const size_t p = part_of[HashedServer(keys[i], hashed_over)];
+      fits = p < parts->size() && next[p] < (*parts)[p].keys.size() &&
+             (*parts)[p].keys[next[p]] == keys[i];
+      if (fits) ++next[p];
+    }
   }
   if (!fits) {
     return "servers answered a pull of " + std::to_string(keys.size()) + " keys with " +
