@@ -102,10 +102,10 @@ inline T&& CheckNotNull(const char* file, int line, const char* text, T&& pointe
 
 }  // namespace dmlc
 
-#define CHECK(x)                                     \
-  (x) ? (void)0                                      \
-      : ::dmlc::LogMessageVoidify() &                \
-            ::dmlc::LogMessageFatal(__FILE__, __LINE__).stream() << "Check failed: " #x << ' '
+#define CHECK(x)                                                                           \
+  (x) ? (void)0                                                                            \
+      : ::dmlc::LogMessageVoidify() & ::dmlc::LogMessageFatal(__FILE__, __LINE__).stream() \
+                                          << "Check failed: " #x << ' '
 #define CHECK_LT(x, y) CHECK((x) < (y))
 #define CHECK_GT(x, y) CHECK((x) > (y))
 #define CHECK_LE(x, y) CHECK((x) <= (y))

@@ -52,8 +52,8 @@ class SArray {
   template <typename W>
   void operator=(const SArray<W>& other) {
     const size_t bytes = other.size() * sizeof(W);
-    CHECK_EQ(bytes % sizeof(V), 0u) << bytes << " bytes are no whole number of elements of "
-                                    << sizeof(V);
+    CHECK_EQ(bytes % sizeof(V), 0u)
+        << bytes << " bytes are no whole number of elements of " << sizeof(V);
     size_ = bytes / sizeof(V);
     capacity_ = other.capacity() * sizeof(W) / sizeof(V);
     ptr_ = std::shared_ptr<V>(other.ptr(), reinterpret_cast<V*>(other.data()));
@@ -117,7 +117,9 @@ class SArray {
   void reserve(size_t size) {
     if (capacity_ < size) grow(size);
   }
-  void clear() { reset(nullptr, 0, [](V*) {}); }
+  void clear() {
+    reset(nullptr, 0, [](V*) {});
+  }
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }

@@ -7,7 +7,7 @@
 namespace sumcast::ps {
 namespace {
 
-constexpr size_t kPooledMin = 128 << 10;    // Below, malloc reuses its memory itself.
+constexpr size_t kPooledMin = 128 << 10;        // Below, malloc reuses its memory itself.
 constexpr size_t kKeptMax = size_t{256} << 20;  // Idle bytes, at most.
 
 /// Idle blocks by size. Never destroyed: arrays may outlive everything else in the process.

@@ -70,7 +70,8 @@ Result<ControlMessage> parse_control(std::string_view text) {
   if (const auto nodes = object.find("nodes"); nodes != object.end() && nodes->is_array()) {
     for (const json& entry : *nodes) {
       ::ps::Node node;
-      if (!read_node(entry, node)) return fail(ErrorCode::kDenied, "a control frame has a bad node");
+      if (!read_node(entry, node))
+        return fail(ErrorCode::kDenied, "a control frame has a bad node");
       message.nodes.push_back(std::move(node));
     }
   }

@@ -4,7 +4,8 @@
 // the customers' inboxes. Then it lets the lead go and runs handlers itself, so a message costs no
 // change of threads. Whoever has the time leads next:
 //
-//   attendant   a thread of ours; there is one more of them than there are customers, so one is free
+//   attendant   a thread of ours; there is one more of them than there are customers, so one is
+//   free
 //               even when a handler of each customer blocks
 //   waiter      a thread of the program inside Wait. It takes the lead from a sleeping attendant,
 //               so that the answer it waits for arrives in its own hands. It runs handlers of its
@@ -63,7 +64,8 @@ class Crew {
   /// Something that a waiter may wait for has changed.
   void notify();
 
-  /// Returns when `done()`, which is called under the crew's lock, or at the deadline; true if done.
+  /// Returns when `done()`, which is called under the crew's lock, or at the deadline; true if
+  /// done.
   /// @param own  whose handlers this thread may run meanwhile. Null: it only waits, and takes no
   ///             lead, as is right for a wait that may last as long as the job.
   bool wait(::ps::Customer::Core* own, const std::function<bool()>& done, Instant deadline);
@@ -91,7 +93,7 @@ class Crew {
   std::condition_variable changed_;  ///< For waiters.
   std::condition_variable rested_;   ///< For attendants.
   std::vector<std::thread> threads_;
-  std::deque<CorePtr> ready_;  ///< Customers with messages that nobody runs.
+  std::deque<CorePtr> ready_;      ///< Customers with messages that nobody runs.
   std::vector<Arrival> arrivals_;  ///< The leader's.
   bool stopping_ = false;
   bool led_ = false;

@@ -105,8 +105,6 @@ void Customer::FailRequest(int timestamp, const std::string& why) {
   Hub::get().crew().notify();
 }
 
-void Customer::Accept(const Message& recved) {
-  Hub::get().crew().deliver({core_, recved});
-}
+void Customer::Accept(const Message& recved) { Hub::get().crew().deliver({core_, recved}); }
 
 }  // namespace ps

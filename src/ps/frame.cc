@@ -46,10 +46,9 @@ FrameHeader header_of(const ::ps::Message& message) {
   SUMCAST_ASSERT(message.data.size() <= kArraysMax);
   const ::ps::Meta& meta = message.meta;
   FrameHeader header;
-  header.flags = static_cast<uint8_t>((meta.request ? FrameHeader::kRequest : 0) |
-                                      (meta.push ? FrameHeader::kPush : 0) |
-                                      (meta.pull ? FrameHeader::kPull : 0) |
-                                      (meta.simple_app ? FrameHeader::kSimple : 0));
+  header.flags = static_cast<uint8_t>(
+      (meta.request ? FrameHeader::kRequest : 0) | (meta.push ? FrameHeader::kPush : 0) |
+      (meta.pull ? FrameHeader::kPull : 0) | (meta.simple_app ? FrameHeader::kSimple : 0));
   header.arrays = static_cast<uint16_t>(message.data.size());
   header.body_bytes = static_cast<uint32_t>(meta.body.size());
   header.head = meta.head;

@@ -94,6 +94,7 @@ Result<void> Hub::open(int customer_id) {
   num_servers_ = settings_.num_servers;
   epoch_ = auth::random_u64();
   stopping_ = false;
+  ending_ = false;
   {
     const std::lock_guard lock(state_mutex_);
     members_.clear();
@@ -272,10 +273,10 @@ Result<void> Hub::await_roster(Instant deadline) {
     const std::string missing =
         roster_ ? roster_->missing_text() : "the scheduler waits for others; its log names them";
     if (net::monotonic_now() >= deadline) {
-      return fail(ErrorCode::kTimeout,
-                  fmt::format("the job did not start within {} s (SUMCAST_PS_START_TIMEOUT): {}",
-                              std::chrono::duration<double>(settings_.start_timeout).count(),
-                              missing));
+      return fail(
+          ErrorCode::kTimeout,
+          fmt::format("the job did not start within {} s (SUMCAST_PS_START_TIMEOUT): {}",
+                      std::chrono::duration<double>(settings_.start_timeout).count(), missing));
     }
     runtime::log_warn(Subsystem::kInit, "ps: waiting for the job to start: {}", missing);
   }
@@ -301,8 +302,7 @@ void Hub::stop() {
   flush();
   // What is queued leaves; then peers, told by our end of stream, close too. Closing first could
   // make the kernel throw away what they have not read.
-  const Instant deadline =
-      net::monotonic_now() + (settings_.resend ? kLossyFarewell : kFarewell);
+  const Instant deadline = net::monotonic_now() + (settings_.resend ? kLossyFarewell : kFarewell);
   bool shut = false;
   while (remaining() > 0 && net::monotonic_now() < deadline) {
     if (!shut && std::all_of(links.begin(), links.end(), [](auto& l) { return l->is_idle(); })) {

@@ -1,7 +1,7 @@
 // The core under the interface: this process's place in a job.
 //
-// One of it per process, behind Postoffice, Van and Customer. It owns the connections, the crew that
-// works on them, the customers' cores, and what is known about other nodes.
+// One of it per process, behind Postoffice, Van and Customer. It owns the connections, the crew
+// that works on them, the customers' cores, and what is known about other nodes.
 //
 //   worker ──▶ every server, scheduler        server ──▶ scheduler        each opened by the left
 //
@@ -137,7 +137,8 @@ class Hub final : private Crew::Ship {
   Settings settings_;
   std::optional<auth::Key> key_;
   std::atomic<bool> started_{false}, ready_{false}, stopping_{false};
-  bool connected_ = false;  ///< Under start_mutex_.
+  std::atomic<bool> ending_{false};  ///< The scheduler's: all have come to the last barrier.
+  bool connected_ = false;           ///< Under start_mutex_.
   std::atomic<int> num_workers_{0}, num_servers_{0};
   ::ps::Node my_node_;
   uint64_t epoch_ = 0;
@@ -152,7 +153,7 @@ class Hub final : private Crew::Ship {
 
   std::atomic<bool> write_wanted_{false};
 
-  std::shared_mutex links_mutex_;  ///< Guards the tables of links and customers.
+  std::shared_mutex links_mutex_;                ///< Guards the tables of links and customers.
   std::unordered_map<uint64_t, LinkPtr> links_;  ///< By token.
   std::unordered_map<int, LinkPtr> by_node_;
   uint64_t next_token_ = 1;
@@ -160,7 +161,7 @@ class Hub final : private Crew::Ship {
   std::map<std::pair<int, int>, ::ps::Customer*> customers_;
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 
-  std::mutex state_mutex_;  ///< Guards what follows; held for moments, innermost.
+  std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
   std::optional<Roster> roster_;  ///< The scheduler's.
   std::map<int, Instant> barrier_since_;
   bool complete_ = false;

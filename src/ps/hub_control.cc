@@ -168,9 +168,9 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
   const auto& ids = members(group);
   if (ids.size() <= 1) return {};
   if (group >= 8 || std::find(ids.begin(), ids.end(), my_node_.id) == ids.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("Barrier of group {}: {} is no member of it", group,
-                            node_text(my_node_.id)));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("Barrier of group {}: {} is no member of it", group, node_text(my_node_.id)));
   }
   uint64_t token = 0;
   {
@@ -221,6 +221,8 @@ void Hub::on_arrive(const BarrierArrival& who, int group, bool patient) {
     all = roster_->arrive(group, who);
     if (!all.empty()) {
       barrier_since_.erase(group);
+      // Who was released may start again before we have ended: it has to wait for the next job.
+      if (patient) ending_ = true;
     } else {
       const auto misses = [&](int node) {
         const auto groups = roster_->barriers_without(node);
@@ -247,7 +249,8 @@ void Hub::release(const std::vector<BarrierArrival>& who, const std::string& fai
     pass.why = failure;
     if (const LinkPtr link = link_to(arrival.node)) say(link, pass);
   }
-  // Ours last: the thread that it releases may say goodbye to all.
+  // Ours last, when all is on its way: the thread that it releases may end the process.
+  flush();
   for (const BarrierArrival& arrival : who) {
     if (arrival.node == my_node_.id) on_token(arrival.token, failure);
   }

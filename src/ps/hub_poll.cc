@@ -118,6 +118,7 @@ void Hub::accept_all() {
       return;
     }
     if (!*accepted) return;
+    if (ending_) continue;  // Closed at once; it will try again.
     const LinkPtr link = adopt(std::move(**accepted), auth::Side::kServer);
     // The send buffer of a new connection has room for 48 bytes.
     (void)::send(link->fd(), &link->preface(), sizeof(Preface), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -108,9 +108,10 @@ int64_t Hub::send(const ::ps::Message& message) {
     link = link_to(to);
     if (link == nullptr) {
       if (!are_connected(settings_.role, to)) {
-        why = fmt::format("{} has no connection to {}: workers and servers have, and all have one "
-                          "to the scheduler",
-                          node_text(my_node_.id), node_text(to));
+        why = fmt::format(
+            "{} has no connection to {}: workers and servers have, and all have one "
+            "to the scheduler",
+            node_text(my_node_.id), node_text(to));
       } else if (const auto it = lost_.find(to); it != lost_.end()) {
         why = it->second;
       } else if (left_.count(to) != 0) {

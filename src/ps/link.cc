@@ -17,9 +17,11 @@ namespace {
 
 constexpr size_t kFirstBuffer = 16 << 10;
 constexpr size_t kLargestBuffer = 256 << 10;
-/// From here on a frame is received where it stays; below, copying is cheaper than a call of its own.
+/// From here on a frame is received where it stays; below, copying is cheaper than a call of its
+/// own.
 constexpr size_t kInPlace = 64 << 10;
-/// Of a large frame so much is taken at once: waking up for each segment costs as much as copying it.
+/// Of a large frame so much is taken at once: waking up for each segment costs as much as copying
+/// it.
 constexpr size_t kLowWater = 256 << 10;
 /// What a peer may announce before it has said who it is.
 constexpr uint64_t kStrangerBytesMax = 64 << 10;
@@ -166,9 +168,8 @@ LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const OnFram
   if (receive_seal_) {
     const size_t bytes = kHeaderBytes + static_cast<size_t>(header.payload_bytes);
     const auto* const begin = reinterpret_cast<const std::byte*>(frame.get());
-    if (!receive_seal_->open({begin, bytes},
-                             std::span<const std::byte, auth::kSealBytes>(begin + bytes,
-                                                                          auth::kSealBytes))) {
+    if (!receive_seal_->open({begin, bytes}, std::span<const std::byte, auth::kSealBytes>(
+                                                 begin + bytes, auth::kSealBytes))) {
       return ended(LinkVerdict::kBroken,
                    address_ + " has another key (SUMCAST_KEY_FILE), or its frames were changed");
     }

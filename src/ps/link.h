@@ -110,7 +110,7 @@ class Link {
   uint64_t token = 0;  ///< The poller's.
   std::mutex interest_mutex;
   bool wants_writable = false;  ///< Under interest_mutex.
-  bool ack_due = false;  ///< The leader's.
+  bool ack_due = false;         ///< The leader's.
 
  private:
   void enqueue(const OutFrame& frame);

@@ -1,8 +1,8 @@
 // Which frames of a connection must be sent again, and which were received before.
 //
-// TCP loses nothing; this is for PS_DROP_MSG, which loses frames above it, and for whatever else may
-// stand between two nodes. A frame's id is the sender's epoch (a random number of its process, said
-// once when the connection opens) and a 64-bit sequence that counts from 1. The receiver
+// TCP loses nothing; this is for PS_DROP_MSG, which loses frames above it, and for whatever else
+// may stand between two nodes. A frame's id is the sender's epoch (a random number of its process,
+// said once when the connection opens) and a 64-bit sequence that counts from 1. The receiver
 // acknowledges the first sequence that it lacks and hands frames on in order. The sender repeats
 // what is not acknowledged in time; its timeout follows the round trips it measures (RFC 6298,
 // core/rtt.h), of frames that were sent once only (Karn), and doubles with each repeat. Two
@@ -104,8 +104,8 @@ class SendTable {
 template <typename Frame>
 class ReceiveTable {
  public:
-  /// Takes a frame that has come; calls `deliver(Frame)` for it and for those behind it that it held
-  /// up, in order. False if it was there before, or lies beyond the window.
+  /// Takes a frame that has come; calls `deliver(Frame)` for it and for those behind it that it
+  /// held up, in order. False if it was there before, or lies beyond the window.
   template <typename Deliver>
   bool on_frame(uint64_t sequence, Frame frame, Deliver&& deliver) {
     if (sequence < next_ || sequence >= next_ + kResendWindow) return false;

@@ -70,9 +70,8 @@ Result<void> Roster::add(const ::ps::Node& node) {
 
 void Roster::remove(const std::string& host, int port) {
   if (complete_) return;
-  std::erase_if(registered_, [&](const ::ps::Node& node) {
-    return node.hostname == host && node.port == port;
-  });
+  std::erase_if(registered_,
+                [&](const ::ps::Node& node) { return node.hostname == host && node.port == port; });
 }
 
 void Roster::assign() {
@@ -96,9 +95,9 @@ void Roster::assign() {
 }
 
 std::string Roster::missing_text() const {
-  const auto servers =
-      std::count_if(registered_.begin(), registered_.end(),
-                    [](const auto& node) { return node.role == ::ps::Node::SERVER; });
+  const auto servers = std::count_if(registered_.begin(), registered_.end(), [](const auto& node) {
+    return node.role == ::ps::Node::SERVER;
+  });
   std::vector<std::string> here;
   for (const auto& node : registered_) {
     here.push_back(fmt::format("{} {}:{}", node.role == ::ps::Node::SERVER ? "server" : "worker",

@@ -27,8 +27,8 @@ struct BarrierArrival {
   uint64_t token = 0;  ///< The node's own name for this wait.
 };
 
-/// The ids of a group's registrations: those of its servers, workers and the scheduler, in order; an
-/// id itself is its only member.
+/// The ids of a group's registrations: those of its servers, workers and the scheduler, in order;
+/// an id itself is its only member.
 std::vector<int> group_members(int group, int num_servers, int num_workers);
 
 /// Whether a node is in a group, or is what the id names. Of nodes that exist.
@@ -41,8 +41,8 @@ class Roster {
  public:
   Roster(int num_servers, int num_workers);
 
-  /// A customer of a process has come. Errors: kMismatch (more of a role than the job has, told with
-  /// what to check), kInvalidArgument (registered twice).
+  /// A customer of a process has come. Errors: kMismatch (more of a role than the job has, told
+  /// with what to check), kInvalidArgument (registered twice).
   Result<void> add(const ::ps::Node& node);
   /// A process has gone before all had come: another may take its place.
   void remove(const std::string& host, int port);

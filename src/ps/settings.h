@@ -39,7 +39,7 @@ struct Settings {
   Duration barrier_timeout{0};                 ///< SUMCAST_PS_BARRIER_TIMEOUT; 0 as above.
   Duration spin = 100us;                       ///< SUMCAST_SPIN
   ::ps::Partition partition = ::ps::Partition::kRanges;  ///< SUMCAST_PS_PARTITION: ranges, hash.
-  std::string key_file;                        ///< SUMCAST_KEY_FILE; empty: connections are open.
+  std::string key_file;  ///< SUMCAST_KEY_FILE; empty: connections are open.
 };
 
 /// @param find  the value of a variable; null if it is unset or empty.

@@ -1,8 +1,8 @@
 // A customer's requests under way: how many responses each expects and has.
 //
 // Requests are numbered in order, so they stand in a queue; what is done leaves at the front,
-// and old numbers count as done. Numbers wrap after 2^31 - 1 (they are ints of the interface), which
-// at 400,000 requests a second is an hour and a half. For one thread at a time.
+// and old numbers count as done. Numbers wrap after 2^31 - 1 (they are ints of the interface),
+// which at 400,000 requests a second is an hour and a half. For one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Workers push 10,000 keys 50 times, pull them, then push and pull 50 times more; sums must be exact.
+// Workers push 10,000 keys 50 times, pull them, then push and pull 50 times more; sums must be
+// exact.
 //
 //   kv_app [customers]   so many customers, each in a thread of its own (a worker's), default 1
 #include <cstdlib>

@@ -191,8 +191,7 @@ class KVWorker : public SimpleApp {
         }
       }
       const size_t servers = static_cast<size_t>(Postoffice::Get()->num_servers());
-      const std::string problem =
-          internal::Gather(keys, &parts, hashed ? servers : 0, vals, lens);
+      const std::string problem = internal::Gather(keys, &parts, hashed ? servers : 0, vals, lens);
       if (!problem.empty()) {
         obj_->FailRequest(ts, problem);
       } else if (cb) {
@@ -204,9 +203,9 @@ class KVWorker : public SimpleApp {
   /// Keeps the values of a response; false if it has none.
   bool Keep(const Message& msg) {
     if (msg.data.size() < 2) {
-      obj_->FailRequest(msg.meta.timestamp, "server " +
-                                                std::to_string(Postoffice::IDtoRank(msg.meta.sender)) +
-                                                " answered a pull without keys and values");
+      obj_->FailRequest(msg.meta.timestamp,
+                        "server " + std::to_string(Postoffice::IDtoRank(msg.meta.sender)) +
+                            " answered a pull without keys and values");
       return false;
     }
     KVPairs<Val> kvs;

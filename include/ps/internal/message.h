@@ -96,8 +96,8 @@ struct Meta {
   bool simple_app = false;
   std::string body;
   std::vector<DataType> data_type;  ///< Of data[i] of the message.
-  Control control;                  ///< Empty in what programs see: the library's own frames differ.
-  uint64_t data_size = 0;           ///< Bytes of all data.
+  Control control;         ///< Empty in what programs see: the library's own frames differ.
+  uint64_t data_size = 0;  ///< Bytes of all data.
   int priority = 0;
 
   std::string DebugString() const {
