@@ -1,0 +1,36 @@
+#include "cli/group_averager.h"
+
+#include "runtime/clock.h"
+
+namespace sumcast::cli {
+
+Result<void> GroupAverager::begin_mean(uint32_t slot, std::span<float> values) {
+  begun_[slot] = runtime::monotonic_now();
+  Result<Work> work = group_.all_reduce_async(values.data(), values.data(), values.size(),
+                                              ElementType::kF32, Reduction::kAvg, call_);
+  if (!work) return fail(work.error());
+  means_[slot] = std::move(*work);
+  spent_[slot] = runtime::monotonic_now() - begun_[slot];
+  return {};
+}
+
+Result<void> GroupAverager::finish_mean(uint32_t slot) {
+  const Instant start = runtime::monotonic_now();
+  Result<void> done = means_[slot].wait();
+  waits_.push_back(spent_[slot] + (runtime::monotonic_now() - start));
+  return done;
+}
+
+Result<void> GroupAverager::begin_sum(uint32_t slot, std::span<double> values) {
+  Call call = call_;
+  call.wire = WireFormat::kNative;
+  Result<Work> work = group_.all_reduce_async(values.data(), values.data(), values.size(),
+                                              ElementType::kF64, Reduction::kSum, call);
+  if (!work) return fail(work.error());
+  sums_[slot] = std::move(*work);
+  return {};
+}
+
+Result<void> GroupAverager::finish_sum(uint32_t slot) { return sums_[slot].wait(); }
+
+}  // namespace sumcast::cli
