@@ -104,7 +104,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
         has_aggregator && (!has_direct || context->costs.prefers_aggregator(bytes));
     algorithm = aggregator ? Algorithm::kInNetwork : Algorithm::kDirect;
   }
-  if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline);
+  if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline, waits);
   if (what.format == WireFormat::kNative) what.format = default_format(what);
   const bool direct = algorithm == Algorithm::kDirect;
   if (direct ? !has_direct : !has_aggregator) {
@@ -132,7 +132,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
 
 Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
                                        const OperationDescriptor& what, const void* in, void* out,
-                                       Instant deadline) {
+                                       Instant deadline, bool waits) {
   if (what.format != WireFormat::kNative) {
     return fail(
         ErrorCode::kUnsupported,
@@ -149,6 +149,7 @@ Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algor
   if (!runner->thread.joinable()) {
     runner->thread = std::thread([shared = runner] { shared->run(); });
   }
+  if (!waits) runner->changed.notify_all();  // Else its thread would find it by its own clock.
   return work;
 }
 

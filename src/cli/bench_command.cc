@@ -9,6 +9,7 @@
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
 #include "cli/kernel_command.h"
+#include "cli/pipe_command.h"
 #include "cli/torch_command.h"
 #include "lab/interrupt.h"
 
@@ -74,11 +75,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_bench_flags(*command, *flags);
   CLI::App* const kernel = add_kernel_command(*command, exit_code);
   CLI::App* const torch = add_torch_command(*command, exit_code);
-  command->callback([kernel, torch, flags, &exit_code] {
-    if (kernel->parsed() || torch->parsed()) return;
+  CLI::App* const pipeline = add_pipe_command(*command, exit_code);
+  command->callback([kernel, torch, pipeline, flags, &exit_code] {
+    if (kernel->parsed() || torch->parsed() || pipeline->parsed()) return;
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);
+  add_pipe_worker_command(app, exit_code);
 }
 
 }  // namespace sumcast::cli

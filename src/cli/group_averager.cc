@@ -10,6 +10,7 @@ Result<void> GroupAverager::begin_mean(uint32_t slot, std::span<float> values) {
                                               ElementType::kF32, Reduction::kAvg, call_);
   if (!work) return fail(work.error());
   means_[slot] = std::move(*work);
+  open_[slot] = records_;
   spent_[slot] = runtime::monotonic_now() - begun_[slot];
   return {};
 }
@@ -17,8 +18,17 @@ Result<void> GroupAverager::begin_mean(uint32_t slot, std::span<float> values) {
 Result<void> GroupAverager::finish_mean(uint32_t slot) {
   const Instant start = runtime::monotonic_now();
   Result<void> done = means_[slot].wait();
+  look();
   waits_.push_back(spent_[slot] + (runtime::monotonic_now() - start));
   return done;
+}
+
+void GroupAverager::look() {
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    if (!open_[slot] || !means_[slot].is_done()) continue;
+    open_[slot] = false;
+    recorded_.emplace_back(begun_[slot], runtime::monotonic_now());
+  }
 }
 
 Result<void> GroupAverager::begin_sum(uint32_t slot, std::span<double> values) {

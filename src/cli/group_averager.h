@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -27,8 +28,13 @@ class GroupAverager final : public pipeline::Averager {
 
   /// For each mean that is done, the time that its begin and finish took together.
   const std::vector<Duration>& waits() const { return waits_; }
-  /// When the mean of `slot` was begun last.
-  Instant begun(uint32_t slot) const { return begun_[slot]; }
+
+  /// Whether begins and ends of means are kept for a time line.
+  void record(bool on) { records_ = on; }
+  /// Notes which means have ended: a caller that looks often gets their ends to that precision.
+  void look();
+  /// Begin and end of means that were begun while record() was on.
+  const std::vector<std::pair<Instant, Instant>>& recorded() const { return recorded_; }
 
  private:
   Group& group_;
@@ -37,6 +43,9 @@ class GroupAverager final : public pipeline::Averager {
   std::array<Instant, kSlots> begun_{};
   std::array<Duration, kSlots> spent_{};
   std::vector<Duration> waits_;
+  bool records_ = false;
+  std::array<bool, kSlots> open_{};  ///< Begun while recording, and not seen to end.
+  std::vector<std::pair<Instant, Instant>> recorded_;
 };
 
 }  // namespace sumcast::cli
