@@ -84,7 +84,7 @@ json status_of(const json& jobs) {
           {"threads", json::array({{{"thread", 0},
                                     {"endpoint", "0.0.0.0:4700"},
                                     {"counters", counters},
-                                    {"operations_ns", 20'000'000},
+                                    {"operations_ns", 25'000'000},
                                     {"socket_drops", 5},
                                     {"cycle_ns_max", 1'500'000}}})}};
 }
@@ -102,7 +102,7 @@ TEST(StatusText, SumsUpDaemonJobAndThreads) {
   EXPECT_THAT(text, HasSubstr("WAITING"));
   EXPECT_THAT(text, HasSubstr("6,170"));  // Rejected: five reasons.
   EXPECT_THAT(text, HasSubstr("1.5 ms"));
-  EXPECT_THAT(text, HasSubstr("2.0 ms"));  // An operation, on average.
+  EXPECT_THAT(text, HasSubstr("2.5 ms"));  // An operation, on average.
   EXPECT_THAT(text, HasSubstr("4.7 s"));   // Waited for a rank.
   EXPECT_THAT(text, HasSubstr("3 wrong keys"));
 }
