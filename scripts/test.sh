@@ -21,7 +21,7 @@ fi
 jobs="$(nproc)"
 
 # Memory and undefined behaviour: everything that handles bytes from outside. Threads: what has them.
-asan_rooms="base wire core numeric dataset auth net runtime control collective mesh host api sim fuzz transcript"
+asan_rooms="base wire core numeric dataset hotset auth net runtime control collective mesh host api sim fuzz transcript"
 tsan_rooms="runtime control collective mesh host api"
 
 # Installs the PyTorch backend, over the library of the preset `dev`, into an environment of the

@@ -28,7 +28,7 @@ struct SparseFlags {
   uint32_t repeats = 5;        ///< Blocks of each path, by turns.
   uint32_t flush_every = 16;   ///< Rounds.
   double hot_share_max = 0.1;  ///< Of the vocabulary.
-  uint32_t segments = 16;
+  uint32_t segments = 32;
   uint64_t seed = 1;
   double loss = 0;
   bool json = false;

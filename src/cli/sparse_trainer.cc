@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kPaths = 3;
 constexpr size_t kTrialTrack = kPaths;   // What auto tries trains copies of its own.
 constexpr uint32_t kBatches = 24;        // Drawn ahead, then again from the first.
-constexpr uint32_t kSampleBatches = 32;  // That hot keys are chosen from: none that are trained on.
+constexpr uint32_t kSampleBatches = 96;  // That hot keys are chosen from: none that are trained on.
 constexpr size_t kCellPayloadBytes = 1408;
 
 std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {

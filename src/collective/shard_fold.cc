@@ -190,15 +190,46 @@ void ShardHost::complete(Job& job, Group& group, uint16_t slot, const wire::Head
     const auto buffer = payload_buffer(packed);
     if (packed != 0 && buffer != net::kNoBuffer) buffers_.release(buffer);
   }
-  write_result(job, group, slot, header);
+  if (rows) {
+    wire::write(result_header(group, slot, header), group.result(slot));
+    group.unsealed.push_back(slot);  // Sealed when it is known what goes out with it.
+  } else {
+    seal_result(job, group, slot, result_header(group, slot, header));
+  }
   if (group.completed.empty()) dirty_.push_back(&group);
   group.completed.push_back(slot);
   counters_.add(ShardWork::kResults);
 }
 
-/// Header and tag around the lanes; once for all members (and once without lanes, if some member
-/// wants none). From here on these bytes do not change (P5).
-void ShardHost::write_result(Job& job, Group& group, uint16_t slot, const wire::Header& request) {
+/// Results of rows that go out together are padded to one length, then sealed.
+void ShardHost::seal_rows(Job& job, Group& group) {
+  const auto& slots = group.unsealed;
+  for (size_t begin = 0; begin < slots.size();) {
+    PaddedRun run;
+    while (begin + run.count() < slots.size()) {
+      const uint32_t bytes = group.result_bytes(slots[begin + run.count()]);
+      if (!run.admits(bytes, net::segments_max(std::max(bytes, run.bytes())))) break;
+    }
+    for (const size_t end = begin + run.count(); begin < end; ++begin) {
+      const uint16_t slot = slots[begin];
+      std::byte* const result = group.result(slot);
+      uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
+      if (lanes_bytes != 0) {  // Else nobody sent even an empty cell: nothing can be padded.
+        const uint32_t padding = run.bytes() - group.result_bytes(slot);
+        std::memset(result + wire::kHeaderBytes + lanes_bytes, 0, padding);
+        lanes_bytes += padding;
+      }
+      wire::Header header;
+      const auto parsed = wire::parse({result, wire::kHeaderBytes}, header);
+      SUMCAST_ASSERT(parsed == wire::ParseError::kNone);
+      seal_result(job, group, slot, header);
+    }
+  }
+  group.unsealed.clear();
+}
+
+wire::Header ShardHost::result_header(const Group& group, uint16_t slot,
+                                      const wire::Header& request) {
   const core::StoredResult& stored = group.pool.stored(slot);
   wire::Header header = request;
   header.kind = wire::Kind::kResult;
@@ -208,6 +239,12 @@ void ShardHost::write_result(Job& job, Group& group, uint16_t slot, const wire::
   header.digest = stored.digest;
   header.chunk = stored.chunk;
   header.total_or_next = stored.number;
+  return header;
+}
+
+/// Header and tag around the lanes; once for all members (and once without lanes, if some member
+/// wants none). From here on these bytes do not change (P5).
+void ShardHost::seal_result(Job& job, Group& group, uint16_t slot, wire::Header header) {
   const uint32_t lanes_bytes = group.result_lanes[group.version_index(slot)];
   std::byte* out = group.result(slot);
   job.signer.seal(header, {out + wire::kHeaderBytes, lanes_bytes}, out,

@@ -54,6 +54,7 @@ struct ShardHost::Group {
   std::vector<uint32_t> open_measure;  // [slots]: of the open phase's non-empty addends.
   std::vector<uint8_t> has_quiet;      // [2][slots]
   std::vector<uint16_t> completed;     // To be fanned out.
+  std::vector<uint16_t> unsealed;      // Of these, rows whose length is not yet settled.
   bool poisoned = false;               // A mismatch was reported: nothing completes any more.
 
   uint16_t members() const { return static_cast<uint16_t>(ranks.size()); }

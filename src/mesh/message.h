@@ -32,7 +32,7 @@ namespace sumcast::mesh {
 inline constexpr uint8_t kMessageLane = 255;
 
 /// Up to so much goes without asking. One segment of loopback; a few packets of Ethernet.
-inline constexpr uint64_t kEagerBytesMax = 16 << 10;
+inline constexpr uint64_t kEagerBytesMax = 64 << 10;
 /// Eager payload that may wait at a receiver, for each sender and group.
 inline constexpr uint64_t kEagerWindowBytes = 1 << 20;
 /// Taken payload is acknowledged in steps of this; less than the window, so that it never stalls.

@@ -76,7 +76,7 @@ bool is_rows(WireFormat format, std::span<const std::byte> payload) {
     if (left < kWordBits && (bits >> left) != 0) return false;
     rows += static_cast<size_t>(std::popcount(bits));
   }
-  return rows != 0 && payload.size() == rows_payload_bytes(format, shape, rows);
+  return payload.size() >= rows_payload_bytes(format, shape, rows);
 }
 
 size_t encode_rows(WireFormat format, RowShape shape, std::span<const uint32_t> slots,

@@ -8,6 +8,7 @@
 //   2  u16 width   f32 lanes of a row
 //   4  u32[ceil(slots / 32)]                        bit i: row i is here
 //   .. the rows whose bits are set, in order, payload_bytes(kF32, format, width) bytes each
+//   .. anything: padding that makes neighbouring datagrams equally long
 //
 // The sum of payloads has the union of their rows, each folded from the left over the payloads that
 // hold it, in the order in which they are given. As the union of a cell's rows fits whatever its
@@ -46,7 +47,8 @@ size_t rows_payload_bytes(WireFormat format, RowShape shape, size_t rows);
 /// @pre payload.size() >= 4.
 RowShape shape_of(std::span<const std::byte> payload);
 
-/// Is this a payload that the functions below may read? Any bytes may be asked about.
+/// Is this a payload that the functions below may read? Any bytes may be asked about. No rows at
+/// all are fine, and so is padding.
 bool is_rows(WireFormat format, std::span<const std::byte> payload);
 
 /// Writes the rows `slots[i] - first` of a cell.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace sumcast::sparse {
 namespace {
@@ -25,19 +26,25 @@ Balance balance(const LinkModel& model, std::span<const double> chances, double 
                 size_t hot_max) {
   double all = others;
   for (const double chance : chances) all += chance;
-  Balance best;
-  best.cold_bytes = best.round_bytes = busiest(model, all, 0, 0, 0);
-  double hot = 0, united = 0;
   const size_t most = std::min(chances.size(), hot_max);
+  // By number of hot keys: bytes on the busiest link.
+  std::vector<double> bytes = {busiest(model, all, 0, 0, 0)};
+  double hot = 0, united = 0;
   for (size_t count = 1; count <= most; ++count) {
     const double chance = chances[count - 1];
     hot += chance;
     united += 1.0 - std::pow(1.0 - std::min(chance, 1.0), model.workers);
     const double cells = std::ceil(static_cast<double>(count) / model.cell_slots);
-    const double bytes = busiest(model, all - hot, hot, united, cells);
-    if (bytes < best.round_bytes) best.hot = count, best.round_bytes = bytes;
+    bytes.push_back(busiest(model, all - hot, hot, united, cells));
   }
-  return best;
+  const double good_enough = *std::ranges::min_element(bytes) * (1.0 + kTolerance);
+  const auto chosen =
+      std::ranges::find_if(bytes, [&](double round) { return round <= good_enough; });
+  Balance found;
+  found.hot = static_cast<size_t>(chosen - bytes.begin());
+  found.round_bytes = *chosen;
+  found.cold_bytes = bytes.front();
+  return found;
 }
 
 }  // namespace sumcast::sparse

@@ -3,7 +3,9 @@
 // A key that goes through the aggregator costs no byte on a server's link; but every worker gets
 // every hot row's sum, whoever touched it. So keys that most workers touch in most rounds are worth
 // it, and keys that one worker touches now and then are not: beyond some point the workers' links
-// are what everybody waits for. The model counts bytes on the busiest link in the busier direction
+// are what everybody waits for. Near that point little changes, while every hot key costs processor
+// time at all workers: the fewest keys that come within kTolerance of the best are taken. The model
+// counts bytes on the busiest link in the busier direction
 // (all are full duplex), from each key's chance to be in a worker's batch.
 //
 // Pure.
@@ -14,6 +16,8 @@
 #include <span>
 
 namespace sumcast::sparse {
+
+inline constexpr double kTolerance = 0.04;
 
 struct LinkModel {
   uint32_t workers = 1;

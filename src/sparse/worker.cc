@@ -12,6 +12,10 @@
 namespace sumcast::sparse {
 namespace {
 
+/// What all workers together may have on the way to a server: enough to keep its link busy over a
+/// round trip, too little to overrun the queue of the port that leads there (incast).
+constexpr size_t kServerWindowBytes = 256 << 10;
+
 constexpr std::chrono::nanoseconds kLeavePatience = std::chrono::seconds(2);
 
 size_t words_for(size_t bytes) { return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t); }
@@ -117,34 +121,62 @@ void Worker::write_body(size_t part, const float* gradients) {
   counters_.cold_pulled += pulled.keys.size();
 }
 
-/// Posts plans_, legs_[].body and what comes back for them. Segment by segment, so that all servers
-/// are busy.
-Result<Work> Worker::post_round(Task task) {
-  std::vector<Message> sends, receives;
+/// Tells the servers what this round brings.
+Result<void> Worker::post_plans(Task task) {
+  std::vector<Message> sends;
   for (uint32_t server = 0; server < options_.servers; ++server) {
     plans_[server].task = task;
     plans_[server].round = round_;
     sends.push_back(
         {&plans_[server], plan_bytes(options_.segments), options_.workers + server, kPlanTag, 0});
   }
+  auto sent = context_.world().exchange_async(sends, {});
+  if (!sent) return fail(sent.error());
+  plans_sent_ = std::move(*sent);
+  next_segment_ = 0;
+  ++counters_.rounds;
+  return {};
+}
+
+/// Posts a segment's bodies for all servers, and what comes back for them.
+Result<void> Worker::post_segment(Task task, uint32_t segment) {
+  std::vector<Message> sends, receives;
   const size_t lanes =
       task == Task::kFetch ? options_.shape.record_lanes() : size_t{options_.shape.width};
-  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
-    for (uint32_t server = 0; server < options_.servers; ++server) {
-      Leg& leg = legs_[size_t{server} * options_.segments + segment];
-      const SegmentPlan& rows = plans_[server].segments[segment];
-      const uint32_t peer = options_.workers + server;
-      const uint64_t bytes = rows.pull * sizeof(uint64_t) + rows.push * gradient_bytes_;
-      if (bytes != 0) sends.push_back({leg.body.data(), bytes, peer, body_tag(segment), round_});
-      leg.reply.resize(rows.pull * lanes);
-      if (rows.pull == 0) continue;
-      receives.push_back(
-          {leg.reply.data(), leg.reply.size() * sizeof(float), peer, reply_tag(segment), round_});
+  size_t most = 0;
+  for (uint32_t server = 0; server < options_.servers; ++server) {
+    Leg& leg = legs_[size_t{server} * options_.segments + segment];
+    const SegmentPlan& rows = plans_[server].segments[segment];
+    const uint32_t peer = options_.workers + server;
+    const uint64_t bytes = rows.pull * sizeof(uint64_t) + rows.push * gradient_bytes_;
+    if (bytes != 0) sends.push_back({leg.body.data(), bytes, peer, body_tag(segment), round_});
+    leg.reply.resize(rows.pull * lanes);
+    most = std::max<size_t>(most, bytes);
+    if (rows.pull == 0) continue;
+    receives.push_back(
+        {leg.reply.data(), leg.reply.size() * sizeof(float), peer, reply_tag(segment), round_});
+  }
+  auto work = context_.world().exchange_async(sends, receives);
+  if (!work) return fail(work.error());
+  under_way_.push_back({std::move(*work), most});
+  bytes_under_way_ += most;
+  return {};
+}
+
+/// Keeps a window of segments on the way until all have come back.
+Result<void> Worker::finish_round(Task task) {
+  const size_t window = kServerWindowBytes / options_.workers;
+  while (next_segment_ < options_.segments || !under_way_.empty()) {
+    while (next_segment_ < options_.segments &&
+           (under_way_.size() < 2 || bytes_under_way_ < window)) {
+      if (auto posted = post_segment(task, next_segment_++); !posted) return posted;
     }
+    if (auto done = under_way_.front().work.wait(); !done) return done;
+    bytes_under_way_ -= under_way_.front().bytes;
+    under_way_.pop_front();
   }
   ++round_;
-  ++counters_.rounds;
-  return context_.world().exchange_async(sends, receives);
+  return plans_sent_->wait();
 }
 
 Result<void> Worker::begin_cold(const float* gradients) {
@@ -154,10 +186,7 @@ Result<void> Worker::begin_cold(const float* gradients) {
     rows.push = gradients == nullptr ? 0 : static_cast<uint32_t>(parts_[part].keys.size());
     rows.pull = static_cast<uint32_t>(next_parts_[part].keys.size());
   }
-  auto work = post_round(Task::kStep);
-  if (!work) return fail(work.error());
-  cold_ = std::move(*work);
-  return {};
+  return post_plans(Task::kStep);
 }
 
 Result<Work> Worker::begin_hot(const float* gradients) {
@@ -194,23 +223,26 @@ void Worker::place_rows(std::span<const uint64_t> keys) {
 Result<void> Worker::pull(std::span<const uint64_t> keys) {
   sort_keys(keys);
   if (auto begun = begin_cold(nullptr); !begun) return begun;
-  if (auto done = cold_->wait(); !done) return done;
+  if (auto done = finish_round(Task::kStep); !done) return done;
   place_rows(keys);
   return {};
 }
 
 Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t> next) {
   sort_keys(next);
-  // Cold first: its server is what everybody waits for.
   static const float nothing = 0.0f;
   if (auto begun = begin_cold(gradients == nullptr ? &nothing : gradients); !begun) return begun;
+  std::optional<Work> hot;
   if (hot_) {
-    auto hot = begin_hot(gradients);
-    if (!hot) return fail(hot.error());
+    auto begun = begin_hot(gradients);
+    if (!begun) return fail(begun.error());
+    hot = std::move(*begun);
+  }
+  if (auto done = finish_round(Task::kStep); !done) return done;
+  if (hot) {
     if (auto done = hot->wait(); !done) return done;
     counters_.hot_moved += hot_->apply();
   }
-  if (auto done = cold_->wait(); !done) return done;
   place_rows(next);
   return {};
 }
@@ -280,9 +312,8 @@ Result<void> Worker::load_hot() {
     plans_[part / options_.segments].segments[part % options_.segments] = {
         0, static_cast<uint32_t>(next_parts_[part].keys.size())};
   }
-  auto fetched = post_round(Task::kFetch);
-  if (!fetched) return fail(fetched.error());
-  if (auto done = fetched->wait(); !done) return done;
+  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
+  if (auto done = finish_round(Task::kFetch); !done) return done;
   const size_t share = (hot_->slots() + workers - 1) / workers;
   std::vector<float> all(share * workers * lanes, 0.0f);
   float* const mine = all.data() + me * share * lanes;

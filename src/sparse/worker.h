@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -90,7 +91,9 @@ class Worker {
   Part& part_of(std::vector<Part>& parts, uint64_t key) const;
   void sort_keys(std::span<const uint64_t> keys);
   void write_body(size_t part, const float* gradients);
-  Result<Work> post_round(Task task);
+  Result<void> post_plans(Task task);
+  Result<void> post_segment(Task task, uint32_t segment);
+  Result<void> finish_round(Task task);
   Result<void> begin_cold(const float* gradients);
   Result<Work> begin_hot(const float* gradients);
   void place_rows(std::span<const uint64_t> keys);
@@ -109,7 +112,14 @@ class Worker {
   std::vector<uint32_t> hot_slots_, hot_places_, next_hot_slots_, next_hot_places_;
   std::vector<const float*> rows_;  // Of the current keys.
   std::optional<HotRows> hot_;
-  std::optional<Work> cold_, flushing_;
+  struct UnderWay {
+    Work work;
+    size_t bytes;  // To the server that gets most.
+  };
+  std::optional<Work> plans_sent_, flushing_;
+  uint32_t next_segment_ = 0;
+  std::deque<UnderWay> under_way_;
+  size_t bytes_under_way_ = 0;
   std::vector<Plan> flush_plans_;
   std::vector<std::vector<uint64_t>> flush_bodies_;
   WorkerCounters counters_;
