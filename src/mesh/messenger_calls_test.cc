@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <thread>
 #include <tuple>
 
 #include "mesh/test_messengers.h"
@@ -49,15 +50,21 @@ class CallsTest : public ::testing::Test {
     ASSERT_TRUE(got && messengers_[1]->wait(**got, soon()));
   }
   static Instant soon() { return net::monotonic_now() + 20s; }
-  std::vector<std::tuple<uint32_t, uint16_t, uint32_t>> told(uint32_t rank) {
+  using Told = std::tuple<uint32_t, uint16_t, uint32_t>;
+  std::vector<Told> told(uint32_t rank) {
     const std::lock_guard lock(mutex_);
     return told_[rank];
+  }
+  /// The messenger's thread tells behind what it has completed.
+  void wait_until_told(uint32_t rank) {
+    const Instant until = soon();
+    while (told(rank).empty() && net::monotonic_now() < until) std::this_thread::sleep_for(1ms);
   }
 
   TestWorld world_{2};
   std::vector<std::unique_ptr<Messenger>> messengers_;
   std::mutex mutex_;
-  std::vector<std::tuple<uint32_t, uint16_t, uint32_t>> told_[2];
+  std::vector<Told> told_[2];
   uint32_t word_ = 5;
 };
 
@@ -68,6 +75,7 @@ TEST_F(CallsTest, AMessageOfAnotherCallIsToldOnceIfItComesLater) {
   send(gather + 1);
   send(99);
   receive(99);  // Behind the others, on the same stream.
+  wait_until_told(1);
   ASSERT_EQ(told(1).size(), 1u);
   EXPECT_EQ(told(1)[0], std::tuple(call_digest(scatter), uint16_t{0}, call_digest(gather)));
 }

@@ -17,7 +17,10 @@ using ::testing::HasSubstr;
 
 using MessengerCloseTest = MessengerTest;
 
-constexpr size_t kWords = kEagerBytesMax / 4;
+/// Eager ones, of which the window of a sender takes more than sixty.
+constexpr size_t kMessageBytes = 16 << 10;
+constexpr size_t kWords = kMessageBytes / 4;
+static_assert(kMessageBytes <= kEagerBytesMax && 62 * kMessageBytes <= kEagerWindowBytes);
 
 TEST_F(MessengerCloseTest, WhatWasSentBeforeAGroupClosedArrives) {
   const auto out = numbers(4000, 5);
@@ -45,7 +48,7 @@ TEST_F(MessengerCloseTest, AcknowledgementsToASenderThatClosesCostNoMessage) {
   while (at(0).post(kGroup, {}, {}, soon()) && net::monotonic_now() < begun) {
     std::this_thread::sleep_for(1ms);
   }
-  MessageHeader credit{MessageKind::kCredit, 0, 0, 2 * kEagerBytesMax, 0};
+  MessageHeader credit{MessageKind::kCredit, 0, 0, 2 * kMessageBytes, 0};
   iovec part{&credit, sizeof credit};
   EXPECT_EQ(stream->send(std::span(&part, 1)).bytes, sizeof credit);
   std::vector<std::byte> room(1 << 20);
@@ -58,7 +61,7 @@ TEST_F(MessengerCloseTest, AcknowledgementsToASenderThatClosesCostNoMessage) {
     got += moved.bytes;
   } while (moved.error_number == 0);
   EXPECT_EQ(moved.error_number, kPeerClosed);
-  EXPECT_EQ(got, kCount * (sizeof(MessageHeader) + kEagerBytesMax));
+  EXPECT_EQ(got, kCount * (sizeof(MessageHeader) + kMessageBytes));
   stream->shut();
   closer.join();
   world_.mesh(1).set_message_host({});
