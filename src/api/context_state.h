@@ -155,7 +155,7 @@ struct Group::State {
                        const void* in, void* out, const Call& call);
   Result<Work> submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
                            const wire::OperationDescriptor& what, const void* in, void* out,
-                           Instant deadline);
+                           Instant deadline, bool waits);
   Result<void> run_mesh(const MeshJob& job);
   Result<void> wait_mesh(Work::State& work, Instant deadline);
   Result<void> wait_exchange(Work::State& work, Instant deadline);

@@ -106,7 +106,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
         has_aggregator && (!has_direct || context->costs.prefers_aggregator(bytes));
     algorithm = aggregator ? Algorithm::kInNetwork : Algorithm::kDirect;
   }
-  if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline);
+  if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline, waits);
   if (what.format == WireFormat::kNative) what.format = default_format(what);
   const bool direct = algorithm == Algorithm::kDirect;
   if (direct ? !has_direct : !has_aggregator) {

@@ -21,7 +21,7 @@ void conclude(Work::State& work, Result<void> outcome) {
 
 Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algorithm algorithm,
                                        const OperationDescriptor& what, const void* in, void* out,
-                                       Instant deadline) {
+                                       Instant deadline, bool waits) {
   if (what.format != WireFormat::kNative) {
     return fail(
         ErrorCode::kUnsupported,
@@ -39,6 +39,7 @@ Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algor
   if (!runner->thread.joinable()) {
     runner->thread = std::thread([shared = runner] { shared->run(); });
   }
+  if (!waits) runner->changed.notify_all();  // Else its thread would find it by its own clock.
   return work;
 }
 

@@ -123,6 +123,7 @@ struct Table {
   std::vector<uint64_t> present;
 };
 
+// P15.
 TEST(RowSum, EveryRankGetsTheCanonicalSumOfTheRowsThatAnybodyTouched) {
   struct Case {
     uint32_t slots;

@@ -9,6 +9,7 @@
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
 #include "cli/kernel_command.h"
+#include "cli/pipe_command.h"
 #include "cli/sparse_command.h"
 #include "cli/torch_command.h"
 #include "lab/interrupt.h"
@@ -76,11 +77,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_kernel_command(*command, exit_code);
   add_torch_command(*command, exit_code);
   add_sparse_command(*command, exit_code);
+  add_pipe_command(*command, exit_code);
   command->callback([command, flags, &exit_code] {
     if (!command->get_subcommands().empty()) return;
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);
+  add_pipe_worker_command(app, exit_code);
 }
 
 }  // namespace sumcast::cli

@@ -212,7 +212,7 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
   return items.size();
 }
 
-/// The same for rows, padded to the longest of the run.
+/// The same for rows, padded to the longest of the run (P15).
 size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items, RunLanes& run) {
   const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
   PaddedRun padded;

@@ -26,7 +26,7 @@ bool is_foldable(const wire::Header& header, std::span<const std::byte> lanes,
         !numeric::is_rows(header.format, lanes)) {
       return false;
     }
-    // The union of all members' rows must fit, whatever they are.
+    // P15: the union of all members' rows must fit, whatever they are.
     const numeric::RowShape shape = numeric::shape_of(lanes);
     return numeric::rows_payload_bytes(header.format, shape, shape.slots) <= lanes_bytes_max;
   }

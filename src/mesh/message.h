@@ -31,7 +31,8 @@ namespace sumcast::mesh {
 /// for each direction that is used.
 inline constexpr uint8_t kMessageLane = 255;
 
-/// Up to so much goes without asking. One segment of loopback; a few packets of Ethernet.
+/// Up to so much goes without asking: about what a shaped link carries while a question and its
+/// answer would travel.
 inline constexpr uint64_t kEagerBytesMax = 64 << 10;
 /// Eager payload that may wait at a receiver, for each sender and group.
 inline constexpr uint64_t kEagerWindowBytes = 1 << 20;

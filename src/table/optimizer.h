@@ -3,7 +3,7 @@
 // One function for everybody who holds rows: servers for cold keys, workers for hot ones. The same
 // row, state and gradient give the same bits everywhere: only f32 additions, multiplications,
 // divisions and square roots in a fixed order, which IEEE 754 rounds alike on all machines (no pow,
-// no fused operations; docs/numerics.md N20).
+// no fused operations; docs/numerics.md N23).
 //
 // A row is updated only in rounds that touched it ("lazy"): momentum and Adam's averages do not
 // decay in between, as in the sparse optimisers of the frameworks.
