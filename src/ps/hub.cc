@@ -324,6 +324,7 @@ void Hub::close_all() {
     links_.clear();
     by_node_.clear();
     unclaimed_.clear();
+    closed_.clear();
   }
   const std::lock_guard lock(state_mutex_);
   roster_.reset();

@@ -58,7 +58,10 @@ class Hub final : private Crew::Ship {
   const std::vector<int>& members(int group);
 
   // Customers; hub_send.cc.
+  /// Its messages wait for a moment, or until open_customer: programs set handlers on objects that
+  /// exist already, and others may have started earlier.
   void add_customer(const CorePtr& core);
+  void open_customer(const CorePtr& core);
   void remove_customer(const CorePtr& core);
   bool has_customer(int app_id, int customer_id);
   void remember_customer(int app_id, int customer_id, ::ps::Customer* customer);
@@ -110,6 +113,7 @@ class Hub final : private Crew::Ship {
                   std::vector<Arrival>& arrivals);
   void write_link(const LinkPtr& link);
   void write_dirty();
+  Instant open_customers(Instant now);
   Instant tend(Instant now);
   void drop_link(const LinkPtr& link);
 
@@ -123,6 +127,7 @@ class Hub final : private Crew::Ship {
   bool on_control(const LinkPtr& link, std::string_view text);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
   void on_add(const LinkPtr& link, const ControlMessage& message);
+  void register_node(const LinkPtr& link, const ::ps::Node& node);
   void on_nodes(const ControlMessage& message);
   void on_arrive(const BarrierArrival& who, int group, bool patient);
   void release(const std::vector<BarrierArrival>& who, const std::string& failure);
@@ -159,6 +164,7 @@ class Hub final : private Crew::Ship {
   uint64_t next_token_ = 1;
   std::map<std::pair<int, int>, CorePtr> cores_;
   std::map<std::pair<int, int>, ::ps::Customer*> customers_;
+  std::vector<std::pair<Instant, CorePtr>> closed_;      ///< Customers to be opened, and when.
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.

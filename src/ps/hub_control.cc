@@ -114,8 +114,15 @@ bool Hub::on_hello(const LinkPtr& link, const ControlMessage& message) {
 
 void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
   if (message.nodes.size() != 1) return;
-  const ::ps::Node& node = message.nodes.front();
-  const std::lock_guard state(state_mutex_);
+  {
+    const std::lock_guard state(state_mutex_);
+    register_node(link, message.nodes.front());
+  }
+  crew_.notify();  // Without the lock: the crew's comes before it.
+}
+
+/// Under the state's lock.
+void Hub::register_node(const LinkPtr& link, const ::ps::Node& node) {
   if (auto added = roster_->add(node); !added) {
     runtime::log_warn(Subsystem::kInit, "ps: {}:{} is not let in: {}", node.hostname, node.port,
                       added.error().what);
@@ -147,7 +154,6 @@ void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
     if (to != nullptr) say(to, all);
   }
   complete_ = true;
-  crew_.notify();
 }
 
 void Hub::on_nodes(const ControlMessage& message) {

@@ -212,7 +212,7 @@ Instant Hub::tend(Instant now) {
     beat(now);
     next_beat_ = now + settings_.heartbeat;
   }
-  Instant next = next_beat_;
+  Instant next = std::min(next_beat_, open_customers(now));
   if (settings_.resend) {
     std::vector<LinkPtr> links;
     {
