@@ -84,6 +84,14 @@ Result<void> Hub::open(int customer_id) {
       read_settings([](const char* name) { return ::ps::Environment::Get()->find(name); });
   if (!settings) return fail(settings.error());
   settings_ = std::move(*settings);
+  runtime::LogOptions log;
+  const auto variable = [](const char* name, std::string& into) {
+    if (const char* const value = ::ps::Environment::Get()->find(name)) into = value;
+  };
+  variable("SUMCAST_DEBUG", log.level);
+  variable("SUMCAST_DEBUG_SUBSYS", log.subsystems);
+  variable("SUMCAST_DEBUG_FILE", log.file);
+  if (auto configured = runtime::configure_log(log); !configured) return configured;
   key_.reset();
   if (!settings_.key_file.empty()) {
     auto key = auth::read_key_file(settings_.key_file);

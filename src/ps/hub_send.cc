@@ -23,10 +23,11 @@ bool are_connected(::ps::Node::Role role, int other) {
 void Hub::add_customer(const CorePtr& core) {
   constexpr Duration kSettingUp = std::chrono::milliseconds(5);
   std::vector<::ps::Message> claimed;
-  core->closed = is_started();
+  const bool waits = is_started();
+  core->closed = waits;
   {
     const std::lock_guard lock(links_mutex_);
-    if (core->closed) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
+    if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
     if (!cores_.emplace(std::pair(core->app_id, core->customer_id), core).second) {
       LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
                  << " exists already";
@@ -40,7 +41,7 @@ void Hub::add_customer(const CorePtr& core) {
   for (::ps::Message& message : claimed) {
     if (auto arrival = addressed(std::move(message))) crew_.deliver(std::move(*arrival));
   }
-  if (core->closed && is_started()) wake();  // The leader's next timer is another.
+  if (waits) wake();  // The leader's next timer is another.
 }
 
 void Hub::open_customer(const CorePtr& core) {
