@@ -141,7 +141,7 @@ void Crew::open(const CorePtr& core) {
   core->closed = false;
   make_ready(core);
   rested_.notify_one();
-  if (sleepers_ > 0) changed_.notify_all();
+  tell_waiters();
 }
 
 /// The next customer with something to do, or the wanted one if it has.
@@ -172,7 +172,13 @@ void Crew::run(Lock& lock, const CorePtr& core) noexcept {
   lock.lock();
   core->busy = false;
   make_ready(core);
+  tell_waiters();
+}
+
+/// Waiters look whether they are done: those who sleep, and the one that may be polling.
+void Crew::tell_waiters() {
   if (sleepers_ > 0) changed_.notify_all();
+  if (led_by_waiter_) ship_.wake();
 }
 
 void Crew::deliver(Arrival arrival) {
@@ -180,12 +186,12 @@ void Crew::deliver(Arrival arrival) {
   ++activity_;
   put(std::move(arrival));
   rested_.notify_one();
-  if (sleepers_ > 0) changed_.notify_all();
+  tell_waiters();
 }
 
 void Crew::notify() {
   const Lock lock(mutex_);
-  if (sleepers_ > 0) changed_.notify_all();
+  tell_waiters();
 }
 
 bool Crew::wait(::ps::Customer::Core* own, const std::function<bool()>& done, Instant deadline) {

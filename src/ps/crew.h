@@ -91,6 +91,7 @@ class Crew {
   void run(Lock& lock, const CorePtr& core) noexcept;
   CorePtr take_ready(const ::ps::Customer::Core* wanted);
   void leave_lead();
+  void tell_waiters();
 
   Ship& ship_;
   std::mutex mutex_;

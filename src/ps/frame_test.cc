@@ -38,7 +38,10 @@ Result<::ps::Message> read(const std::vector<char>& bytes) {
     return fail(ErrorCode::kDenied, "short");
   FrameBytes frame = make_block(bytes.size());
   std::copy(bytes.begin(), bytes.end(), frame.get());
-  return read_message(*header, frame);
+  std::vector<size_t> lent;
+  auto message = read_message(*header, frame, lent);
+  EXPECT_TRUE(!message || lent.empty() || bytes.size() > 80);
+  return message;
 }
 
 ::ps::Message sample() {

@@ -189,7 +189,8 @@ Result<void> Hub::open_sockets() {
 }
 
 LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
-  auto link = std::make_shared<Link>(std::move(connection), key_ ? &*key_ : nullptr, side);
+  auto link = std::make_shared<Link>(std::move(connection), key_ ? &*key_ : nullptr, side,
+                                     settings_.lend && !key_ && !settings_.resend);
   link->heard_ns = net::monotonic_now().ns;
   if (settings_.resend) {
     core::RttEstimator::Config config;

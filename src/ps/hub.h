@@ -109,6 +109,7 @@ class Hub final : private Crew::Ship {
   void watch_writable(const LinkPtr& link);
   bool on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
                 std::vector<Arrival>& arrivals);
+  bool fetch_loans(const LinkPtr& link, ::ps::Message& message, const std::vector<size_t>& lent);
   bool take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
                   std::vector<Arrival>& arrivals);
   void write_link(const LinkPtr& link);
@@ -125,6 +126,8 @@ class Hub final : private Crew::Ship {
   // hub_control.cc
   void say(const LinkPtr& link, const ControlMessage& message);
   bool on_control(const LinkPtr& link, std::string_view text);
+  void send_hello(const LinkPtr& link);
+  void on_here(const LinkPtr& link, const ControlMessage& message);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
   void on_add(const LinkPtr& link, const ControlMessage& message);
   void register_node(const LinkPtr& link, const ::ps::Node& node);

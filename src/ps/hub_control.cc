@@ -1,5 +1,6 @@
 // Joining, barriers, and the death of nodes.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -27,14 +28,31 @@ void Hub::say(const LinkPtr& link, const ControlMessage& message) {
   pass_on(link, link->send(header, {}, {}, text));
 }
 
-/// A connection to a known node is ready: it is polled from now on, and used.
-void Hub::introduce(const LinkPtr& link, int node) {
-  link->node = node;
+void Hub::send_hello(const LinkPtr& link) {
   ControlMessage hello;
   hello.kind = "hello";
   hello.node = my_node_.id == ::ps::Node::kEmpty ? -1 : my_node_.id;
   hello.epoch = epoch_;
+  hello.dare = link->dare;
   say(link, hello);
+}
+
+/// The other says where its answer to our dare stands.
+void Hub::on_here(const LinkPtr& link, const ControlMessage& message) {
+  uint64_t seen = 0;
+  if (link->dare == 0 || message.pid <= 0 || message.pid == ::getpid()) return;
+  if (!read_memory(message.pid, message.address, &seen, sizeof seen)) return;
+  if (seen != link->answer_to(link->dare, false)) return;
+  link->reads = message.pid;
+  ControlMessage lend;
+  lend.kind = "lend";
+  say(link, lend);
+}
+
+/// A connection to a known node is ready: it is polled from now on, and used.
+void Hub::introduce(const LinkPtr& link, int node) {
+  link->node = node;
+  send_hello(link);
   {
     const std::lock_guard state(state_mutex_);
     const std::lock_guard lock(links_mutex_);
@@ -53,6 +71,14 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
   const std::string& kind = message->kind;
   if (kind == "hello") return on_hello(link, *message);
   if (kind == "beat") return true;
+  if (kind == "here") {
+    on_here(link, *message);
+    return true;
+  }
+  if (kind == "lend") {
+    link->may_lend = link->dare != 0;
+    return true;
+  }
   const int node = link->node.load();
   if (kind == "bye") {
     link->left = true;
@@ -89,6 +115,14 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
 /// The opener of a connection says who it is. (Its answer carries only the epoch.)
 bool Hub::on_hello(const LinkPtr& link, const ControlMessage& message) {
   link->epoch = message.epoch;
+  if (message.dare != 0 && link->dare != 0) {
+    link->shown = link->answer_to(message.dare, true);
+    ControlMessage here;
+    here.kind = "here";
+    here.pid = ::getpid();
+    here.address = reinterpret_cast<uint64_t>(&link->shown);
+    say(link, here);
+  }
   if (link->node.load() >= 0 || message.node < 0) return true;
   const auto& servers_and_workers = members(::ps::kServerGroup + ::ps::kWorkerGroup);
   const std::lock_guard state(state_mutex_);
