@@ -9,6 +9,8 @@
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
 #include "cli/kernel_command.h"
+#include "cli/pipe_command.h"
+#include "cli/sparse_command.h"
 #include "cli/torch_command.h"
 #include "lab/interrupt.h"
 
@@ -72,13 +74,16 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "  sumcast bench -b 16M --insecure --algo in-network,wire");
   auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
-  CLI::App* const kernel = add_kernel_command(*command, exit_code);
-  CLI::App* const torch = add_torch_command(*command, exit_code);
-  command->callback([kernel, torch, flags, &exit_code] {
-    if (kernel->parsed() || torch->parsed()) return;
+  add_kernel_command(*command, exit_code);
+  add_torch_command(*command, exit_code);
+  add_sparse_command(*command, exit_code);
+  add_pipe_command(*command, exit_code);
+  command->callback([command, flags, &exit_code] {
+    if (!command->get_subcommands().empty()) return;
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);
+  add_pipe_worker_command(app, exit_code);
 }
 
 }  // namespace sumcast::cli

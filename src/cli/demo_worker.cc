@@ -8,6 +8,7 @@
 
 #include "cli/demo_messages.h"
 #include "cli/demo_method.h"
+#include "cli/group_averager.h"
 #include "runtime/clock.h"
 #include "sumcast/sumcast.hpp"
 #include "trainer/train.h"
@@ -40,7 +41,7 @@ Result<std::unique_ptr<Context>> join(const WorkerPlan& plan, const DemoMethod& 
   return Context::create(options);
 }
 
-/// Trains with `context`'s sum as the reduction, and records how long each reduction took.
+/// Trains with `context`'s means, and records how long each step waited for its own.
 Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
                            const trainer::FashionMnist& data, Context& context) {
   trainer::TrainOptions options;
@@ -52,19 +53,15 @@ Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
                              static_cast<uint16_t>(plan.world)};
   const Call call{method.algorithm, method.wire, {}};
   WorkerResult result;
-  const auto reduce = [&](std::span<float> gradients) -> Result<void> {
-    const Instant start = runtime::monotonic_now();
-    Result<void> done = context.world().all_reduce(gradients, Reduction::kAvg, call);
-    result.reductions.push_back(runtime::monotonic_now() - start);
-    return done;
-  };
+  GroupAverager averager(context.world(), call);
   const auto progress = [&](const trainer::TrainProgress& at) {
     if (plan.rank == 0) say(WorkerStep{static_cast<uint64_t>(at.step), at.loss});
   };
   const uint64_t datagrams_before = context.counters().datagrams_sent;
   Result<trainer::TrainOutcome> outcome =
-      trainer::train(data, place, options, reduce, progress, runtime::monotonic_now);
+      trainer::train(data, place, options, averager, progress, runtime::monotonic_now);
   if (!outcome) return fail(outcome.error());
+  result.reductions = averager.waits();
   result.step_median = outcome->step_median;
   result.losses = std::move(outcome->losses);
   result.gradient_bytes = outcome->gradient_bytes;

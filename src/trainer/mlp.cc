@@ -1,7 +1,6 @@
 #include "trainer/mlp.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -167,15 +166,6 @@ double Mlp::accuracy(const ImageSet& set) {
     }
   }
   return static_cast<double>(right) / static_cast<double>(set.count);
-}
-
-uint64_t hash_of_bits(std::span<const float> values) {
-  // Each word enters a SplitMix64 step whose state carries all words before it.
-  uint64_t hash = values.size();
-  for (const float value : values) {
-    hash = Prng(hash ^ std::bit_cast<uint32_t>(value)).next_u64();
-  }
-  return hash;
 }
 
 }  // namespace sumcast::trainer

@@ -81,8 +81,4 @@ class Mlp {
   std::vector<std::vector<float>> deltas_;   ///< Per layer: the loss's derivative by z.
 };
 
-/// 64 bits that depend on every bit of the weights and their order: equal on all ranks, or a rank
-/// has drifted. Not cryptographic.
-uint64_t hash_of_bits(std::span<const float> values);
-
 }  // namespace sumcast::trainer

@@ -14,13 +14,12 @@ float learning_rate(float peak, int warmup, int step, int steps) {
   return peak * static_cast<float>(0.5 + 0.5 * std::cos(std::numbers::pi * progress));
 }
 
-void Sgd::step(std::span<float> weights, std::span<const float> gradient, float rate) {
-  SUMCAST_ASSERT(weights.size() == velocity_.size());
-  SUMCAST_ASSERT(gradient.size() == velocity_.size());
-  float* const velocity = velocity_.data();
-  for (size_t i = 0; i < velocity_.size(); ++i) {
-    velocity[i] = momentum_ * velocity[i] + gradient[i];
-    weights[i] -= rate * velocity[i];
+void Sgd::update(const pipeline::ConstParameters& in, std::span<const float> gradient,
+                 pipeline::UpdateTime at, const pipeline::Parameters& out) const {
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const float velocity = momentum_ * in.planes[0][i] + gradient[i];
+    out.planes[0][i] = velocity;
+    out.weights[i] = in.weights[i] - at.rate * velocity;
   }
 }
 

@@ -4,8 +4,7 @@
 // the same bits: one multiplication and one addition per element, in one order, nothing else.
 #pragma once
 
-#include <span>
-#include <vector>
+#include "pipeline/update_rule.h"
 
 namespace sumcast::trainer {
 
@@ -13,16 +12,18 @@ namespace sumcast::trainer {
 /// then falls along half a cosine to zero, which the step after the last would have.
 float learning_rate(float peak, int warmup, int step, int steps);
 
-class Sgd {
+/// velocity = momentum * velocity + gradient; weights -= rate * velocity. One plane: the velocity.
+class Sgd final : public pipeline::UpdateRule {
  public:
-  /// `parameters`: length of the buffers that step() will be given.
-  Sgd(size_t parameters, float momentum) : velocity_(parameters, 0.0f), momentum_(momentum) {}
+  /// `momentum` in [0, 1).
+  explicit Sgd(float momentum) : momentum_(momentum) {}
 
-  /// velocity = momentum * velocity + gradient; weights -= rate * velocity.
-  void step(std::span<float> weights, std::span<const float> gradient, float rate);
+  size_t planes() const override { return 1; }
+  bool accumulates() const override { return momentum_ > 0.0f; }
+  void update(const pipeline::ConstParameters& in, std::span<const float> gradient,
+              pipeline::UpdateTime at, const pipeline::Parameters& out) const override;
 
  private:
-  std::vector<float> velocity_;
   float momentum_;
 };
 

@@ -1,0 +1,188 @@
+#include "cli/pipe_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/pipe_forecast.h"
+#include "cli/pipe_print.h"
+#include "cli/pipe_worker.h"
+
+namespace sumcast::cli {
+namespace {
+
+using plan::Collective;
+using plan::Mode;
+using plan::Schedule;
+
+TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
+  PipeWorkerPlan plan{"mlp", "a job", "1.2.3.4:5", "", "/tmp/key", 2, 4, true};
+  const auto plan_back = decode_pipe_plan(encode(plan));
+  ASSERT_TRUE(plan_back.has_value());
+  EXPECT_EQ(encode(*plan_back), encode(plan));
+
+  PipeTask task;
+  task.kind = PipeTask::Kind::kProbe;
+  task.mode = {Schedule::kPipe, Collective::kRing, WireFormat::kInt8, 3};
+  task.order = {2, 0, 1};
+  task.pairs = {{Collective::kServer, WireFormat::kNative}};
+  const auto task_back = decode_pipe_task(encode(task));
+  ASSERT_TRUE(task_back.has_value());
+  EXPECT_EQ(task_back->mode, task.mode);
+  EXPECT_EQ(encode(*task_back), encode(task));
+
+  PipeAnswer answer;
+  answer.error = "died \"well\"";
+  answer.step_s = 0.125;
+  answer.layers = {{4, 0.5, 0.25}};
+  answer.lines = {{task.mode, {0.5, 1e-9, 2e-9}}};
+  answer.spans = {{true, 5, 9}, {false, 1, 4}};
+  const auto answer_back = decode_pipe_answer(encode(answer));
+  ASSERT_TRUE(answer_back.has_value());
+  EXPECT_EQ(encode(*answer_back), encode(answer));
+  EXPECT_EQ(answer_back->spans, answer.spans);
+}
+
+TEST(PipeCell, OtherLinesAreErrors) {
+  for (const char* line : {"", "{}", "[]", "hello", R"({"kind": 9})", R"({"error": 3})"}) {
+    EXPECT_FALSE(decode_pipe_plan(line).has_value()) << line;
+    EXPECT_FALSE(decode_pipe_task(line).has_value()) << line;
+    EXPECT_FALSE(decode_pipe_answer(line).has_value()) << line;
+  }
+  std::string bad = encode(PipeTask{});
+  bad.replace(bad.find("\"mode\":[0"), 9, "\"mode\":[77");
+  EXPECT_FALSE(decode_pipe_task(bad).has_value());
+}
+
+TEST(PipeCell, RatesGiveTheRatioThatWasAskedFor) {
+  // 4 workers, 10 MB, 0.1 s: at ratio 1 a ring moves 15 MB and its headers in 0.1 s.
+  EXPECT_NEAR(double(rate_for_ratio(1, 10e6, 0.1, 4)), 15e6 * 8 / 0.1 * 1514 / 1448, 1);
+  EXPECT_NEAR(double(rate_for_ratio(4, 10e6, 0.1, 4)), double(rate_for_ratio(1, 10e6, 0.1, 4)) / 4,
+              1);
+}
+
+/// Averages nothing, and checks what a schedule asks of it.
+class Recorder final : public pipeline::Averager {
+ public:
+  uint32_t ranks() const override { return 4; }
+  uint32_t rank() const override { return 0; }
+  Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
+    begun.push_back(slot);
+    elements += values.size();
+    return {};
+  }
+  Result<void> finish_mean(uint32_t slot) override {
+    finished.push_back(slot);
+    return {};
+  }
+  Result<void> begin_sum(uint32_t, std::span<double>) override { return {}; }
+  Result<void> finish_sum(uint32_t) override { return {}; }
+  std::vector<uint32_t> begun, finished;
+  size_t elements = 0;
+};
+
+TEST(PipeSteps, OverlapSumsEveryBucketOnceAStepInBackwardsOrder) {
+  trainer::Workload work({{8, 8, 2}, {8, 8, 2}, {8, 8, 2}}, 1);
+  PipeTask task;
+  task.mode = {Schedule::kOverlap, Collective::kRing, WireFormat::kNative, 1};
+  task.warm = 1;
+  task.steps = 2;
+  Recorder recorder;
+  const auto answer = PipeSteps(work, task, recorder, nullptr).run();
+  ASSERT_TRUE(answer.has_value()) << answer.error().what;
+  EXPECT_EQ(recorder.begun, (std::vector<uint32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(recorder.finished, recorder.begun);
+  EXPECT_EQ(recorder.elements, 3 * work.gradients().size());
+  EXPECT_GT(answer->step_s, 0);
+}
+
+TEST(PipeSteps, PriorityKeepsToThePlannedOrderAndEndsWhatItBegan) {
+  trainer::Workload work({{8, 8, 2}, {8, 8, 2}, {8, 8, 2}}, 1);
+  PipeTask task;
+  task.mode = {Schedule::kPriority, Collective::kRing, WireFormat::kNative, 1};
+  task.warm = 1;
+  task.steps = 1;
+  task.order = {0, 2, 1};  // Bucket 2 holds the lowest layer.
+  Recorder recorder;
+  const auto answer = PipeSteps(work, task, recorder, nullptr).run();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(recorder.begun, (std::vector<uint32_t>{0, 2, 1, 0, 2, 1}));
+  EXPECT_EQ(recorder.finished.size(), recorder.begun.size());
+  EXPECT_EQ(recorder.finished[0], 2u);  // The next forward needs the lowest layer first.
+  task.order = {0, 1, 1};
+  EXPECT_FALSE(PipeSteps(work, task, recorder, nullptr).run().has_value());
+}
+
+PipeRow row(Schedule schedule, Collective collective, uint32_t width, double predicted,
+            double measured) {
+  PipeRow r;
+  r.model = "mlp";
+  r.mode = {schedule, collective, WireFormat::kNative, width};
+  r.ratio = 2;
+  r.workers = 4;
+  r.predicted.step_s = predicted;
+  r.step_s = measured;
+  return r;
+}
+
+TEST(PipePrint, ErrorsChoicesAndHeadlinesAreThoseOfTheRows) {
+  const std::vector<PipeRow> rows = {
+      row(Schedule::kSync, Collective::kServer, 1, 0.60, 0.60),
+      row(Schedule::kSync, Collective::kRing, 1, 0.33, 0.30),
+      row(Schedule::kPipe, Collective::kInNetwork, 2, 0.10, 0.102),
+  };
+  const PipeVerdict verdict = verdict_on(rows);
+  EXPECT_NEAR(verdict.error_worst, 0.1, 1e-9);
+  EXPECT_NEAR(verdict.error_median, 0.0196, 1e-4);
+  EXPECT_EQ(verdict.decisions, 1u);
+  EXPECT_EQ(verdict.right, 1u);
+  const std::string text = pipe_text(rows);
+  EXPECT_NE(text.find("5.9x"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.9x"), std::string::npos) << text;
+  EXPECT_NE(text.find("in 1 of 1"), std::string::npos) << text;
+}
+
+TEST(PipePrint, RowsHaveTheFieldsThatWereAskedFor) {
+  const auto json =
+      nlohmann::json::parse(to_json_line(row(Schedule::kSync, Collective::kServer, 1, 0.6, 0.5)));
+  EXPECT_EQ(json["mode"], "server");
+  EXPECT_EQ(json["algo"], "server");
+  EXPECT_NEAR(json["step_us"], 5e5, 1e-3);
+  for (const char* key : {"model", "wire", "width", "ratio", "workers", "idle_share",
+                          "predicted_us", "predicted_low_us", "predicted_high_us"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  // A prediction that was written down before has no measurement.
+  EXPECT_TRUE(nlohmann::json::parse(
+                  to_json_line(row(Schedule::kPipe, Collective::kRing, 2, 0.6, 0)))["step_us"]
+                  .is_null());
+}
+
+TEST(PipeForecast, WidthsAreForeseenWithTheirOwnComputing) {
+  PipeCalibration calibration;
+  calibration.alone_sync.layers = calibration.alone_pipe[2].layers = {{4e6, 0.03, 0.06}};
+  calibration.alone_sync.step_s = 0.1;
+  calibration.alone_pipe[2].step_s = 0.11;
+  calibration.network.compute_jitter = calibration.network.network_jitter = 0;
+  calibration.network.measured[{Collective::kInNetwork, WireFormat::kNative}] = {0, 1e-8, 0};
+  const auto step = [&](Schedule schedule, uint32_t width) {
+    return forecast(calibration, {schedule, Collective::kInNetwork, WireFormat::kNative, width}, 4)
+        .step_s;
+  };
+  EXPECT_NEAR(step(Schedule::kSync, 1), 0.14, 1e-9);
+  EXPECT_NEAR(step(Schedule::kPipe, 2), 0.11, 1e-9);
+}
+
+TEST(PipeBench, EveryWrongOptionIsNamed) {
+  PipeBenchOptions options;
+  EXPECT_TRUE(options.validate().empty());
+  options.workers = 1;
+  options.models = {"gpt"};
+  options.ratios = {-1};
+  const auto problems = options.validate();
+  ASSERT_EQ(problems.size(), 3u);
+  EXPECT_EQ(problems[1], "--model 'gpt' is not one of mlp, resnet18, vgg16, transformer");
+}
+
+}  // namespace
+}  // namespace sumcast::cli

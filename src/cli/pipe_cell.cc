@@ -1,0 +1,183 @@
+#include "cli/pipe_cell.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/assert.h"
+
+namespace sumcast::cli {
+namespace {
+
+using Json = nlohmann::json;
+using plan::Collective;
+using plan::Mode;
+using plan::Schedule;
+
+Json to_json(const Mode& mode) {
+  return Json::array({static_cast<int>(mode.schedule), static_cast<int>(mode.collective),
+                      static_cast<int>(mode.wire), mode.width});
+}
+
+/// Throws nlohmann's exceptions, as all readers below; decode() turns them into errors.
+Mode mode_from(const Json& json) {
+  const int schedule = json.at(0).get<int>(), collective = json.at(1).get<int>();
+  const int wire = json.at(2).get<int>();
+  if (schedule < 0 || schedule > static_cast<int>(Schedule::kAsync) || collective < 0 ||
+      collective >= plan::kCollectives || wire < 0 || wire >= kWireFormats) {
+    throw Json::type_error::create(302, "no such mode", &json);
+  }
+  return {static_cast<Schedule>(schedule), static_cast<Collective>(collective),
+          static_cast<WireFormat>(wire), json.at(3).get<uint32_t>()};
+}
+
+template <typename Value, typename Read>
+Result<Value> decode(std::string_view line, const Read& read) {
+  try {
+    return read(Json::parse(line));
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("not a line of bench pipeline: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<Mode> pipe_modes(bool quick) {
+  using enum Schedule;
+  const WireFormat f32 = WireFormat::kNative, bf16 = WireFormat::kBF16, int8 = WireFormat::kInt8;
+  std::vector<Mode> modes = {
+      {kSync, Collective::kServer, f32, 1},        {kSync, Collective::kRing, f32, 1},
+      {kSync, Collective::kInNetwork, f32, 1},     {kOverlap, Collective::kRing, f32, 1},
+      {kOverlap, Collective::kInNetwork, f32, 1},  {kOverlap, Collective::kInNetwork, bf16, 1},
+      {kPriority, Collective::kInNetwork, f32, 1}, {kPipe, Collective::kRing, f32, 2},
+      {kPipe, Collective::kInNetwork, f32, 2},     {kPipe, Collective::kInNetwork, bf16, 2},
+      {kPipe, Collective::kInNetwork, int8, 2},
+  };
+  if (quick) return modes;
+  for (const Mode& more : std::initializer_list<Mode>{
+           {kSync, Collective::kInNetwork, bf16, 1},
+           {kSync, Collective::kInNetwork, int8, 1},
+           {kOverlap, Collective::kInNetwork, int8, 1},
+           {kPriority, Collective::kRing, f32, 1},
+           {kPriority, Collective::kInNetwork, bf16, 1},
+           {kPriority, Collective::kInNetwork, int8, 1},
+           {kPipe, Collective::kInNetwork, f32, 3},
+           {kPipe, Collective::kInNetwork, f32, 4},
+       }) {
+    modes.push_back(more);
+  }
+  return modes;
+}
+
+uint64_t rate_for_ratio(double ratio, double bytes, double compute_s, uint32_t workers) {
+  SUMCAST_ASSERT(ratio > 0 && bytes > 0 && compute_s > 0 && workers >= 2);
+  constexpr double kTcpFrames = 1514.0 / 1448.0;
+  const double p = workers;
+  return static_cast<uint64_t>(
+      std::llround(2 * (p - 1) / p * bytes * 8 * kTcpFrames / (ratio * compute_s)));
+}
+
+std::string encode(const PipeWorkerPlan& p) {
+  return Json{{"model", p.model},           {"job", p.job},
+              {"aggregator", p.aggregator}, {"coordinator", p.coordinator},
+              {"key_file", p.key_file},     {"rank", p.rank},
+              {"world", p.world},           {"server", p.server}}
+      .dump();
+}
+
+std::string encode(const PipeTask& t) {
+  Json pairs = Json::array();
+  for (const auto& [collective, wire] : t.pairs) {
+    pairs.push_back(to_json({Schedule::kSync, collective, wire, 1}));
+  }
+  return Json{{"kind", static_cast<int>(t.kind)},
+              {"mode", to_json(t.mode)},
+              {"warm", t.warm},
+              {"steps", t.steps},
+              {"order", t.order},
+              {"pairs", pairs}}
+      .dump();
+}
+
+std::string encode(const PipeAnswer& a) {
+  Json layers = Json::array(), lines = Json::array(), spans = Json::array();
+  for (const plan::LayerShape& l : a.layers) {
+    layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
+  }
+  for (const auto& [mode, line] : a.lines) {
+    lines.push_back(
+        Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s}));
+  }
+  for (const PipeSpan& s : a.spans) {
+    spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
+  }
+  return Json{{"error", a.error},
+              {"step_s", a.step_s},
+              {"deviation", a.deviation},
+              {"idle_share", a.idle_share},
+              {"layers", layers},
+              {"lines", lines},
+              {"network_deviation", a.network_deviation},
+              {"spans", spans}}
+      .dump();
+}
+
+Result<PipeWorkerPlan> decode_pipe_plan(std::string_view line) {
+  return decode<PipeWorkerPlan>(line, [](const Json& j) {
+    PipeWorkerPlan p;
+    j.at("model").get_to(p.model);
+    j.at("job").get_to(p.job);
+    j.at("aggregator").get_to(p.aggregator);
+    j.at("coordinator").get_to(p.coordinator);
+    j.at("key_file").get_to(p.key_file);
+    j.at("rank").get_to(p.rank);
+    j.at("world").get_to(p.world);
+    j.at("server").get_to(p.server);
+    return p;
+  });
+}
+
+Result<PipeTask> decode_pipe_task(std::string_view line) {
+  return decode<PipeTask>(line, [](const Json& j) {
+    PipeTask t;
+    const int kind = j.at("kind").get<int>();
+    if (kind < 0 || kind > 2) throw Json::type_error::create(302, "no such task", &j);
+    t.kind = static_cast<PipeTask::Kind>(kind);
+    t.mode = mode_from(j.at("mode"));
+    j.at("warm").get_to(t.warm);
+    j.at("steps").get_to(t.steps);
+    j.at("order").get_to(t.order);
+    for (const Json& pair : j.at("pairs")) {
+      const Mode mode = mode_from(pair);
+      t.pairs.emplace_back(mode.collective, mode.wire);
+    }
+    return t;
+  });
+}
+
+Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
+  return decode<PipeAnswer>(line, [](const Json& j) {
+    PipeAnswer a;
+    j.at("error").get_to(a.error);
+    j.at("step_s").get_to(a.step_s);
+    j.at("deviation").get_to(a.deviation);
+    j.at("idle_share").get_to(a.idle_share);
+    j.at("network_deviation").get_to(a.network_deviation);
+    for (const Json& l : j.at("layers")) {
+      a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
+    }
+    for (const Json& l : j.at("lines")) {
+      a.lines.emplace_back(
+          mode_from(l.at(0)),
+          plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(), l.at(3).get<double>()});
+    }
+    for (const Json& s : j.at("spans")) {
+      a.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});
+    }
+    return a;
+  });
+}
+
+}  // namespace sumcast::cli

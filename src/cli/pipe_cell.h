@@ -1,0 +1,80 @@
+// What `sumcast bench pipeline` measures: cells, and what driver and workers say about them.
+//
+// A cell is a way to train (schedule, algorithm, wire type, width) on links of one rate. Driver and
+// workers exchange one JSON object a line; decoding is strict. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "plan/advice.h"
+
+namespace sumcast::cli {
+
+/// The modes of the bench at one ratio, in the order in which they run.
+std::vector<plan::Mode> pipe_modes(bool quick);
+
+/// The rate of each link, bits per second, at which a ring's all-reduce of `bytes` among `workers`
+/// takes `ratio` times `compute_s`, TCP's headers included.
+uint64_t rate_for_ratio(double ratio, double bytes, double compute_s, uint32_t workers);
+
+/// How a sum's bucket is cut in the overlapping modes: about as many as DDP has of a model of 100
+/// MB.
+inline constexpr double kBucketsPerModel = 5;
+
+/// Told to a worker when it starts.
+struct PipeWorkerPlan {
+  std::string model;
+  std::string job;
+  std::string aggregator;   ///< sumcastd's "host:port".
+  std::string coordinator;  ///< Without one: where rank 0 listens.
+  std::string key_file;
+  uint32_t rank = 0, world = 1;
+  bool server = false;  ///< sumcastd plays a parameter server.
+};
+
+/// What a worker is to do next.
+struct PipeTask {
+  enum class Kind : uint8_t {
+    kAlone = 0,  ///< The mode's steps without any communication.
+    kProbe = 1,  ///< Lines of `pairs` through two sizes, the larger the model's.
+    kCell = 2,   ///< The mode's steps.
+  };
+  Kind kind = Kind::kCell;
+  plan::Mode mode;
+  uint32_t warm = 3, steps = 10;
+  std::vector<size_t> order;  ///< Of buckets, for kPriority.
+  std::vector<std::pair<plan::Collective, WireFormat>> pairs;
+};
+
+/// One stretch of a worker's time line; ns of CLOCK_MONOTONIC, which all namespaces share.
+struct PipeSpan {
+  bool sum = false;  ///< A sum under way; else computing.
+  int64_t start_ns = 0, end_ns = 0;
+  bool operator==(const PipeSpan&) const = default;
+};
+
+struct PipeAnswer {
+  std::string error;     ///< One line; all else is void then.
+  double step_s = 0;     ///< Mean over the task's steps.
+  double deviation = 0;  ///< Relative, of single steps.
+  double idle_share = 0;
+  std::vector<plan::LayerShape> layers;                          ///< kAlone.
+  std::vector<std::pair<plan::Mode, plan::MeasuredCost>> lines;  ///< kProbe; by algorithm and wire.
+  double network_deviation = 0;                                  ///< kProbe.
+  std::vector<PipeSpan> spans;                                   ///< kCell: of the last steps.
+};
+
+std::string encode(const PipeWorkerPlan& plan);
+std::string encode(const PipeTask& task);
+std::string encode(const PipeAnswer& answer);
+/// kInvalidArgument for anything but what encode() writes.
+Result<PipeWorkerPlan> decode_pipe_plan(std::string_view line);
+Result<PipeTask> decode_pipe_task(std::string_view line);
+Result<PipeAnswer> decode_pipe_answer(std::string_view line);
+
+}  // namespace sumcast::cli

@@ -1,0 +1,96 @@
+#include "cli/pipe_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "cli/pipe_bench.h"
+#include "cli/pipe_print.h"
+#include "cli/pipe_worker.h"
+#include "lab/interrupt.h"
+#include "runtime/clock.h"
+#include "runtime/environment.h"
+#include "trainer/workload.h"
+
+namespace sumcast::cli {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+int complain(const std::string& what, int code) {
+  fmt::print(stderr, "sumcast bench pipeline: {}\n", what);
+  return code;
+}
+
+Result<void> write_report(const PipeBenchOptions& options, const std::vector<PipeRow>& rows) {
+  report::PipelineReportData data = pipe_report(rows);
+  data.setting = fmt::format("sumcast {} bench pipeline, {} workers in network namespaces, {}",
+                             SUMCAST_VERSION, options.workers, runtime::wall_time_text());
+  std::ofstream file(options.report, std::ios::binary | std::ios::trunc);
+  file << report::pipeline_report_html(data) << std::flush;
+  if (file) return {};
+  return fail(ErrorCode::kSystem, "cannot write the report " + options.report);
+}
+
+int run_command(const PipeBenchOptions& options) {
+  const std::vector<std::string> problems = options.validate();
+  for (const std::string& problem : problems) complain(problem, kExitUsage);
+  if (!problems.empty()) return kExitUsage;
+  const lab::ScopedInterrupt interrupt;
+  const bool colour = !runtime::environment("NO_COLOR").has_value();
+  report::Progress progress(report::probe_terminal(STDERR_FILENO, colour));
+  progress.expect_bars(static_cast<int>(2 * options.models.size()));
+  const auto on_row = [&](const PipeRow& row) {
+    if (!options.json) return;
+    fmt::print("{}\n", to_json_line(row));
+    std::fflush(stdout);
+  };
+  const auto rows = run_pipe_bench(options, progress, on_row);
+  if (!rows) {
+    const int signal = lab::ScopedInterrupt::signal_number();
+    if (signal != 0) return complain("interrupted", 128 + signal);
+    return complain(rows.error().what, kExitFailed);
+  }
+  if (!options.json) fmt::print("{}", pipe_text(*rows));
+  if (options.report.empty()) return 0;
+  const Result<void> written = write_report(options, *rows);
+  return written ? 0 : complain(written.error().what, kExitFailed);
+}
+
+}  // namespace
+
+CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
+  CLI::App* const command = bench.add_subcommand(
+      "pipeline", "Step times of synchronous, overlapping and pipelined training, and predictions");
+  const auto options = std::make_shared<PipeBenchOptions>();
+  command->add_option("--workers", options->workers, "Each in a namespace of its own")
+      ->capture_default_str();
+  command
+      ->add_option("--model", options->models,
+                   "Computing and gradients shaped like: " + std::string(trainer::kWorkloadNames))
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--ratio", options->ratios, "A ring's all-reduce over computing; sets rates")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("--quick", options->quick, "Fewer modes, shorter cells");
+  command->add_option("--report", options->report, "HTML file with time lines and predictions");
+  command->add_option("--predictions", options->predictions,
+                      "File to append predictions to before the first cell runs");
+  command->add_flag("--json", options->json, "One object per cell");
+  command->callback([options, &exit_code] { exit_code = run_command(*options); });
+  return command;
+}
+
+void add_pipe_worker_command(CLI::App& app, int& exit_code) {
+  // An empty group hides it from the help.
+  CLI::App* const worker =
+      app.add_subcommand("pipe-worker", "One worker of bench pipeline")->group("");
+  worker->callback([&exit_code] { exit_code = run_pipe_worker(); });
+}
+
+}  // namespace sumcast::cli

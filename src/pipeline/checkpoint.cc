@@ -1,0 +1,159 @@
+// Saving a pipeline with gradients in flight, and taking it up again.
+//
+// The gradients in flight are waited for and kept as the means that they became, beside what
+// forecasts and remedies need of them; whoever goes on from here finds them arrived.
+#include <fmt/format.h>
+
+#include "base/assert.h"
+#include "pipeline/checkpoint_bytes.h"
+#include "pipeline/pipeline.h"
+
+namespace sumcast::pipeline {
+namespace {
+
+constexpr uint64_t kMagic = 0x31'65'6e'69'6c'65'70'69;  // "ipeline1"
+
+/// What must be equal for a checkpoint to mean the same; a mismatch is named.
+struct Fingerprint {
+  uint64_t parameters = 0, planes = 0, width = 0, forecast = 0, compensation = 0, late = 0;
+  uint64_t guarded = 0, ranks = 0, rank = 0;
+  std::string encoder;
+};
+
+void write(CheckpointWriter& out, const Fingerprint& f) {
+  for (const uint64_t field : {f.parameters, f.planes, f.width, f.forecast, f.compensation, f.late,
+                               f.guarded, f.ranks, f.rank}) {
+    out.number(field);
+  }
+  out.text(f.encoder);
+}
+
+void check(CheckpointReader& in, const Fingerprint& f) {
+  const auto same = [&](const char* what, uint64_t ours) {
+    const uint64_t theirs = in.number();
+    if (theirs != ours && !in.failed()) {
+      in.refuse(fmt::format("it has {} {}, this run {}", what, theirs, ours));
+    }
+  };
+  same("parameters:", f.parameters);
+  same("planes of optimiser state:", f.planes);
+  same("width", f.width);
+  same("forecast", f.forecast);
+  same("compensation", f.compensation);
+  same("late parameters:", f.late);
+  same("guards:", f.guarded);
+  same("ranks:", f.ranks);
+  same("rank", f.rank);
+  if (const std::string encoder = in.text(); encoder != f.encoder) {
+    in.refuse(fmt::format("it has the encoder '{}', this run '{}'", encoder, f.encoder));
+  }
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> Pipeline::save() {
+  for (uint32_t i = 0; i < in_flight_; ++i) {
+    if (auto arrived = arrive(next_ - in_flight_ + i); !arrived) {
+      return fail(arrived.error().within("checkpoint"));
+    }
+  }
+  CheckpointWriter out;
+  out.number(kMagic);
+  write(out, {weights_.size(), planes_.size(), options_.width, static_cast<uint64_t>(forecast_),
+              static_cast<uint64_t>(options_.compensation), late_count(), guard_ ? 1u : 0u,
+              averager_.ranks(), averager_.rank(), encoder_ ? encoder_->name() : ""});
+  for (const uint64_t field : {steps_, next_, uint64_t{in_flight_}, last_ ? *last_ + 1 : 0,
+                               uint64_t{width_}, count_late_, count_fresh_}) {
+    out.number(field);
+  }
+  out.floats(committed());
+  for (const std::vector<float>& plane : planes_) out.floats(plane);
+  if (feedback_) out.floats(feedback_->residual());
+  if (guard_) {
+    const GuardState& g = guard_->state();
+    for (const double field : {g.loss, g.lowest, g.alignment}) out.real(field);
+    for (const uint64_t field : {g.seen, g.bad}) out.number(field);
+  }
+  const uint64_t oldest = next_ - in_flight_;
+  for (uint64_t index = last_ ? *last_ : oldest; index < next_; ++index) {
+    const Flight& kept = flight(index);
+    out.real(kept.rate);
+    out.number(kept.step);
+    out.number(kept.fact_count);
+    for (const double fact : kept.facts) out.real(fact);
+    // A mean that was reduced in the model's own buffer is not needed any more.
+    out.number(kept.storage.empty() ? 0 : 1);
+    if (!kept.storage.empty()) out.floats(kept.storage);
+    out.number(kept.own.empty() ? 0 : 1);
+    if (!kept.own.empty()) out.floats(kept.own);
+    out.number(kept.then.empty() ? 0 : 1);
+    if (!kept.then.empty()) out.floats(kept.then);
+  }
+  return std::move(out).finish();
+}
+
+Result<void> Pipeline::restore(std::span<const std::byte> bytes) {
+  SUMCAST_ASSERT(steps_ == 0 && next_ == 0);
+  CheckpointReader in(bytes);
+  if (in.number() != kMagic) in.refuse("it was not written by a pipeline of this version");
+  check(in, {weights_.size(), planes_.size(), options_.width, static_cast<uint64_t>(forecast_),
+             static_cast<uint64_t>(options_.compensation), late_count(), guard_ ? 1u : 0u,
+             averager_.ranks(), averager_.rank(), encoder_ ? encoder_->name() : ""});
+  const uint64_t steps = in.number(), next = in.number(), in_flight = in.number();
+  const uint64_t last = in.number(), width = in.number();
+  const uint64_t count_late = in.number(), count_fresh = in.number();
+  const uint64_t oldest = next - in_flight;
+  const uint64_t first = last > 0 ? last - 1 : oldest;
+  if (in_flight > next || in_flight >= flights_.size() || width < 1 || width > options_.width ||
+      (last > 0 && (last > next || last - 1 + in_flight + 1 != next))) {
+    in.refuse("its numbers contradict each other");
+  }
+  const size_t n = weights_.size();
+  std::vector<float> weights = in.floats(n);
+  std::vector<std::vector<float>> planes;
+  for (size_t p = 0; p < planes_.size(); ++p) planes.push_back(in.floats(n));
+  std::vector<float> residual;
+  if (feedback_) residual = in.floats(n);
+  GuardState guarding;
+  if (guard_) {
+    for (double* field : {&guarding.loss, &guarding.lowest, &guarding.alignment})
+      *field = in.real();
+    guarding.seen = static_cast<uint32_t>(in.number());
+    guarding.bad = static_cast<uint32_t>(in.number());
+  }
+  std::vector<Flight> flights;
+  for (uint64_t index = first; index < next && !in.failed(); ++index) {
+    Flight& kept = flights.emplace_back();
+    kept.rate = static_cast<float>(in.real());
+    kept.step = in.number();
+    kept.fact_count = std::min<uint64_t>(in.number(), kept.facts.size());
+    for (double& fact : kept.facts) fact = in.real();
+    if (in.number() != 0) kept.storage = in.floats(n);
+    if (in.number() != 0) kept.own = in.floats(n);
+    if (in.number() != 0) kept.then = in.floats(n);
+  }
+  if (auto read = in.finish(); !read) return read;
+
+  steps_ = steps;
+  next_ = next;
+  in_flight_ = static_cast<uint32_t>(in_flight);
+  if (last > 0) last_ = last - 1;
+  width_ = static_cast<uint32_t>(width);
+  count_late_ = count_late;
+  count_fresh_ = count_fresh;
+  std::copy(weights.begin(), weights.end(), weights_.begin());
+  if (!committed_.empty()) committed_ = std::move(weights);
+  planes_ = std::move(planes);
+  if (feedback_) std::copy(residual.begin(), residual.end(), feedback_->residual().begin());
+  if (guard_) guard_->restore(guarding);
+  for (size_t i = 0; i < flights.size(); ++i) {
+    Flight& here = flight(first + i);
+    here = std::move(flights[i]);
+    here.mean = here.storage;
+    here.arrived = true;
+  }
+  forecast_weights();
+  return {};
+}
+
+}  // namespace sumcast::pipeline

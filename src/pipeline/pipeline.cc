@@ -1,0 +1,320 @@
+#include "pipeline/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/assert.h"
+
+namespace sumcast::pipeline {
+namespace {
+
+/// The averager's slot for fresh gradients, beside those of the flights.
+constexpr uint32_t kFreshSlot = Averager::kSlots - 1;
+static_assert(kWidthMax + 1 < kFreshSlot);
+
+bool needs_own(Forecast forecast) {
+  return forecast == Forecast::kLocal || forecast == Forecast::kLocalAndPrevious;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Averager& averager,
+                   std::span<float> weights, std::unique_ptr<Encoder> encoder)
+    : options_(options),
+      rule_(rule),
+      averager_(averager),
+      encoder_(std::move(encoder)),
+      weights_(weights),
+      flights_(options.width + 1),
+      width_(options.width),
+      warmup_(options.warmup_steps) {
+  SUMCAST_ASSERT(options.validate().empty());
+  SUMCAST_ASSERT(rule.planes() <= kPlanesMax);
+  if (options.width > 1) forecast_ = options.forecast;
+  if (forecast_ == Forecast::kAuto) {
+    forecast_ = rule.accumulates() ? Forecast::kLocalAndPrevious : Forecast::kNone;
+  }
+  planes_.assign(rule.planes(), std::vector<float>(weights.size(), 0.0f));
+  if (encoder_ && encoder_->wants_feedback()) feedback_.emplace(weights.size());
+  if (options.guard) guard_.emplace(*options.guard);
+  if (has_fresh()) fresh_.resize(weights.size() - late_count());
+  if (forecast_ != Forecast::kNone) {
+    warmup_ = std::max<uint64_t>(warmup_, 1);
+    committed_.assign(weights.begin(), weights.end());
+    scratch_planes_ = planes_;
+    estimate_.resize(late_count());
+  }
+}
+
+uint32_t Pipeline::width() const { return steps_ < warmup_ ? 1 : width_; }
+
+std::span<const float> Pipeline::committed() const {
+  return committed_.empty() ? std::span<const float>(weights_) : std::span(committed_);
+}
+
+Parameters Pipeline::committed_at(size_t first) {
+  Parameters at;
+  at.weights = (committed_.empty() ? weights_.data() : committed_.data()) + first;
+  for (size_t p = 0; p < planes_.size(); ++p) at.planes[p] = planes_[p].data() + first;
+  return at;
+}
+
+Result<StepReport> Pipeline::step(std::span<float> gradient, float loss, float rate) {
+  SUMCAST_ASSERT(gradient.size() == weights_.size());
+  StepReport report;
+  const auto within = [&](const Error& error) {
+    return fail(error.within(fmt::format("step {}", steps_ + 1)));
+  };
+  if (auto launched = launch(gradient, loss, rate); !launched) return within(launched.error());
+  if (has_fresh()) {
+    if (auto done = apply_fresh(flight(next_ - 1), report); !done) return within(done.error());
+  }
+  // The guard may lower the width while gradients are applied: then all of them are.
+  while (in_flight_ >= width()) {
+    if (auto done = apply_oldest(report); !done) return within(done.error());
+  }
+  ++steps_;
+  forecast_weights();
+  return report;
+}
+
+Result<StepReport> Pipeline::flush() {
+  StepReport report;
+  while (in_flight_ > 0) {
+    if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
+  }
+  forecast_weights();
+  return report;
+}
+
+Result<StepReport> Pipeline::set_width(uint32_t width) {
+  if (width < 1 || width > options_.width) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("width must be 1 to {}, with which the pipeline was made, not {}",
+                            options_.width, width));
+  }
+  Result<StepReport> flushed = flush();
+  if (flushed) width_ = width;
+  return flushed;
+}
+
+Result<void> Pipeline::launch(std::span<float> gradient, float loss, float rate) {
+  const uint64_t index = next_++;
+  ++in_flight_;
+  Flight& newest = flight(index);
+  newest.rate = rate;
+  newest.step = steps_;
+  newest.arrived = false;
+  // Nothing will read the mean after this step if no step is ever delayed: no copy then.
+  const bool in_place = options_.width == 1 && !guard_;
+  if (in_place) {
+    newest.mean = gradient;
+  } else {
+    newest.storage.assign(gradient.begin(), gradient.end());
+    newest.mean = newest.storage;
+  }
+  if (feedback_) {
+    feedback_->encode(*encoder_, steps_, averager_.rank(), newest.mean);
+  } else if (encoder_) {
+    encoder_->encode(newest.mean, steps_, averager_.rank(), newest.mean);
+  }
+  if (needs_own(forecast_)) newest.own.assign(newest.mean.begin(), newest.mean.end());
+  const bool compensates = options_.compensation != Compensation::kNone && options_.width > 1;
+  if (compensates) newest.then.assign(committed().begin(), committed().end());
+
+  // Fresh gradients go first: operations stream in call order.
+  const size_t late = late_count();
+  if (has_fresh()) {
+    if (auto begun = averager_.begin_mean(kFreshSlot, newest.mean.subspan(late)); !begun) {
+      return begun;
+    }
+  }
+  if (late > 0) {
+    if (auto begun = averager_.begin_mean(mean_slot(index), newest.mean.first(late)); !begun) {
+      return begun;
+    }
+  }
+  newest.fact_count = 0;
+  if (guard_) newest.fact_count = 1;
+  newest.facts[0] = loss;
+  if (options_.hash_every > 0 && steps_ % options_.hash_every == 0) {
+    newest.fact_count = newest.facts.size();
+    const auto witnesses = witnesses_of(hash_of_bits(committed()));
+    std::copy(witnesses.begin(), witnesses.end(), newest.facts.begin() + 1);
+  }
+  if (newest.fact_count == 0) return {};
+  return averager_.begin_sum(mean_slot(index), std::span(newest.facts).first(newest.fact_count));
+}
+
+Result<void> Pipeline::arrive(uint64_t index) {
+  Flight& due = flight(index);
+  if (due.arrived) return {};
+  if (late_count() > 0) {
+    if (auto done = averager_.finish_mean(mean_slot(index)); !done) return done;
+  }
+  if (due.fact_count > 0) {
+    if (auto done = averager_.finish_sum(mean_slot(index)); !done) return done;
+  }
+  due.arrived = true;
+  return {};
+}
+
+Result<void> Pipeline::apply_oldest(StepReport& report) {
+  const uint64_t index = next_ - in_flight_;
+  if (auto arrived = arrive(index); !arrived) return arrived;
+  Flight& due = flight(index);
+  if (due.fact_count > 1) {
+    if (auto same = compare_weights(due); !same) return same;
+  }
+  if (guard_) consult_guard(due, report);
+  std::span<const float> gradient = remedied(due, due.step < steps_);
+  if (prepare(gradient, report)) {
+    commit(0, gradient, {due.rate, ++count_late_});
+    ++report.updates;
+  }
+  --in_flight_;
+  last_ = index;
+  return {};
+}
+
+Result<void> Pipeline::apply_fresh(Flight& newest, StepReport& report) {
+  if (auto done = averager_.finish_mean(kFreshSlot); !done) return done;
+  std::copy(newest.mean.begin() + static_cast<ptrdiff_t>(late_count()), newest.mean.end(),
+            fresh_.begin());
+  std::span<const float> gradient = fresh_;
+  if (prepare(gradient, report)) commit(late_count(), gradient, {newest.rate, ++count_fresh_});
+  return {};
+}
+
+Result<void> Pipeline::compare_weights(const Flight& due) const {
+  const auto sums = std::span(due.facts).subspan<1, kWitnesses>();
+  if (witnesses_agree(sums, averager_.ranks())) return {};
+  return fail(ErrorCode::kInternal,
+              fmt::format("the ranks' weights differ before step {}: a rank has drifted, its "
+                          "results are worth nothing; go back to a checkpoint",
+                          due.step + 1));
+}
+
+void Pipeline::consult_guard(const Flight& due, StepReport& report) {
+  double along = 0, now = 0, before = 0;
+  if (last_) {
+    const std::span<const float> last = flight(*last_).mean;
+    for (size_t i = 0; i < late_count(); ++i) {
+      const double a = due.mean[i], b = last[i];
+      along += a * b;
+      now += a * a;
+      before += b * b;
+    }
+  }
+  Observation seen;
+  seen.loss = due.facts[0] / averager_.ranks();
+  seen.alignment = now > 0 && before > 0 ? along / std::sqrt(now * before) : along;
+  const auto verdict = guard_->observe(seen);
+  if (!verdict || width_ == 1) return;
+  width_ = 1;
+  report.fell_back = *verdict;
+}
+
+/// The gradient to apply for `due`: its mean, or a corrected copy.
+std::span<const float> Pipeline::remedied(const Flight& due, bool delayed) {
+  const std::span<const float> mean = due.mean.first(late_count());
+  const bool corrects = options_.correction > 0.0f && last_.has_value();
+  const bool compensates = !due.then.empty() && options_.compensation != Compensation::kNone;
+  if (!delayed || (!corrects && !compensates)) return mean;
+  effective_.assign(mean.begin(), mean.end());
+  if (corrects) {
+    const std::span<const float> last = flight(*last_).mean;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      effective_[i] += options_.correction * (mean[i] - last[i]);
+    }
+  }
+  if (compensates) {
+    constexpr float kEpsilon = 1e-12f;
+    const std::span<const float> now = committed();
+    for (size_t i = 0; i < mean.size(); ++i) {
+      const float square = mean[i] * mean[i];
+      const float curvature = options_.compensation == Compensation::kPlain
+                                  ? square
+                                  : square / std::sqrt(square + kEpsilon);
+      effective_[i] += options_.compensation_strength * curvature * (now[i] - due.then[i]);
+    }
+  }
+  return effective_;
+}
+
+/// Clips the gradient; false if it is not to be applied.
+bool Pipeline::prepare(std::span<const float>& gradient, StepReport& report) {
+  if (options_.clip_norm <= 0.0f && !options_.skip_non_finite) return true;
+  double squares = 0;
+  for (const float value : gradient) squares += static_cast<double>(value) * value;
+  if (options_.skip_non_finite && !std::isfinite(squares)) {
+    ++report.skipped;
+    return false;
+  }
+  const double norm = std::sqrt(squares);
+  if (options_.clip_norm <= 0.0f || !(norm > options_.clip_norm)) return true;
+  const auto factor = static_cast<float>(options_.clip_norm / norm);
+  if (gradient.data() != effective_.data()) effective_.assign(gradient.begin(), gradient.end());
+  for (float& value : effective_) value *= factor;
+  gradient = effective_;
+  return true;
+}
+
+void Pipeline::commit(size_t first, std::span<const float> gradient, UpdateTime at) {
+  const Parameters here = committed_at(first);
+  ConstParameters from{here.weights, {}};
+  for (size_t p = 0; p < planes_.size(); ++p) from.planes[p] = here.planes[p];
+  rule_.update(from, gradient, at, here);
+}
+
+/// Leaves in the model's weights the point for the next forward pass.
+void Pipeline::forecast_weights() {
+  if (forecast_ == Forecast::kNone) return;
+  const size_t late = late_count();
+  size_t done = 0;
+  if (in_flight_ > 0) {
+    const Parameters real = committed_at(0);
+    ConstParameters from{real.weights, {}};
+    Parameters to{weights_.data(), {}};
+    for (size_t p = 0; p < planes_.size(); ++p) {
+      from.planes[p] = real.planes[p];
+      to.planes[p] = scratch_planes_[p].data();
+    }
+    for (uint32_t i = 0; i < in_flight_; ++i) {
+      const Flight& under_way = flight(next_ - in_flight_ + i);
+      estimate(under_way, estimate_);
+      rule_.update(from, estimate_, {under_way.rate, count_late_ + 1 + i}, to);
+      from.weights = to.weights;
+      for (size_t p = 0; p < planes_.size(); ++p) from.planes[p] = to.planes[p];
+    }
+    done = late;
+  }
+  std::copy(committed_.begin() + static_cast<ptrdiff_t>(done), committed_.end(),
+            weights_.begin() + static_cast<ptrdiff_t>(done));
+}
+
+void Pipeline::estimate(const Flight& under_way, std::span<float> out) const {
+  const Flight* last = last_ ? &flights_[*last_ % flights_.size()] : nullptr;
+  const float* const own = under_way.own.data();
+  if (forecast_ == Forecast::kLocal || last == nullptr) {
+    // Without a mean yet (all were flushed before a restore, say) the own gradient is all there is.
+    if (own != nullptr) {
+      std::copy_n(own, out.size(), out.begin());
+    } else {
+      std::fill(out.begin(), out.end(), 0.0f);
+    }
+    return;
+  }
+  if (forecast_ == Forecast::kPrevious) {
+    std::copy_n(last->mean.begin(), out.size(), out.begin());
+    return;
+  }
+  const float share = 1.0f / static_cast<float>(averager_.ranks());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = last->mean[i] + share * (own[i] - last->own[i]);
+  }
+}
+
+}  // namespace sumcast::pipeline

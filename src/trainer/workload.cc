@@ -1,0 +1,112 @@
+#include "trainer/workload.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/prng.h"
+
+namespace sumcast::trainer {
+namespace {
+
+std::vector<DenseShape> mlp() {
+  constexpr int kBatch = 768;
+  return {{784, 512, kBatch}, {512, 512, kBatch}, {512, 10, kBatch}};
+}
+
+/// Four stages of four 3x3 convolutions, channels doubling where positions fall to a quarter: most
+/// arithmetic per parameter at the bottom, most parameters at the top.
+std::vector<DenseShape> resnet18() {
+  std::vector<DenseShape> layers = {{27, 16, 1024 * 2}};
+  int channels = 16, positions = 1024 * 2;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (int i = 0; i < 4; ++i) layers.push_back({9 * channels, channels, positions});
+    channels *= 2;
+    positions /= 4;
+  }
+  layers.push_back({channels / 2, 10, 8});
+  return layers;
+}
+
+/// Thirteen 3x3 convolutions and three dense layers that hold nine tenths of the parameters.
+std::vector<DenseShape> vgg16() {
+  std::vector<DenseShape> layers;
+  const int stages[5][2] = {{2, 16}, {2, 32}, {3, 64}, {3, 128}, {3, 128}};
+  int inputs = 3, positions = 4096;
+  for (const auto& [count, channels] : stages) {
+    for (int i = 0; i < count; ++i) {
+      layers.push_back({9 * inputs, channels, positions});
+      inputs = channels;
+    }
+    positions /= 4;
+  }
+  layers.push_back({1568, 1024, 16});
+  layers.push_back({1024, 1024, 16});
+  layers.push_back({1024, 10, 16});
+  return layers;
+}
+
+/// Four blocks of query-key-value, projection and two feed-forward layers over 512 tokens; an
+/// embedding in front that is looked up, not multiplied, but summed like the rest.
+std::vector<DenseShape> transformer() {
+  constexpr int kWidth = 128, kTokens = 512;
+  std::vector<DenseShape> layers = {{1000, kWidth, 8}};
+  for (int block = 0; block < 4; ++block) {
+    layers.push_back({kWidth, 3 * kWidth, kTokens});
+    layers.push_back({kWidth, kWidth, kTokens});
+    layers.push_back({kWidth, 4 * kWidth, kTokens});
+    layers.push_back({4 * kWidth, kWidth, kTokens});
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::optional<std::vector<DenseShape>> workload_layers(std::string_view model) {
+  if (model == "mlp") return mlp();
+  if (model == "resnet18") return resnet18();
+  if (model == "vgg16") return vgg16();
+  if (model == "transformer") return transformer();
+  return std::nullopt;
+}
+
+Workload::Workload(std::vector<DenseShape> layers, uint64_t seed, const Gemm& gemm)
+    : layers_(std::move(layers)), gemm_(gemm) {
+  Prng prng(seed);
+  const auto noise = [&](size_t count, float scale) {
+    std::vector<float> values(count);
+    for (float& value : values) value = scale * (static_cast<float>(prng.unit()) - 0.5f);
+    return values;
+  };
+  size_t offset = 0, largest = 0;
+  for (const DenseShape& layer : layers_) {
+    SUMCAST_ASSERT(layer.inputs > 0 && layer.outputs > 0 && layer.rows > 0);
+    const auto rows = static_cast<size_t>(layer.rows);
+    const size_t weights = static_cast<size_t>(layer.inputs) * static_cast<size_t>(layer.outputs);
+    spans_.push_back({offset, weights});
+    offset += weights;
+    inputs_.push_back(noise(rows * static_cast<size_t>(layer.inputs), 1.0f));
+    deltas_.push_back(
+        noise(rows * static_cast<size_t>(layer.outputs), 1.0f / static_cast<float>(rows)));
+    largest = std::max({largest, inputs_.back().size(), deltas_.back().size()});
+  }
+  parameters_ = noise(offset, 0.1f);
+  gradients_.assign(offset, 0.0f);
+  scratch_.resize(largest);
+}
+
+void Workload::forward(size_t layer) {
+  const DenseShape& s = layers_[layer];
+  gemm_.ab({s.rows, s.outputs, s.inputs}, inputs_[layer].data(),
+           parameters_.data() + spans_[layer].offset, scratch_.data());
+}
+
+void Workload::backward(size_t layer) {
+  const DenseShape& s = layers_[layer];
+  gemm_.atb({s.inputs, s.outputs, s.rows}, inputs_[layer].data(), deltas_[layer].data(),
+            gradients_.data() + spans_[layer].offset);
+  if (layer == 0) return;
+  gemm_.abt({s.rows, s.inputs, s.outputs}, deltas_[layer].data(),
+            parameters_.data() + spans_[layer].offset, scratch_.data());
+}
+
+}  // namespace sumcast::trainer

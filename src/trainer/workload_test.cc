@@ -1,0 +1,50 @@
+#include "trainer/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace sumcast::trainer {
+namespace {
+
+TEST(Workload, BackwardFillsEachLayersOwnGradientsWithTheProduct) {
+  Workload work({{3, 2, 4}, {5, 3, 2}}, 1);
+  EXPECT_EQ(work.parameters().size(), 6u + 15u);
+  work.forward(0);
+  work.backward(1);
+  const auto nonzero = [](std::span<const float> values) {
+    return std::count_if(values.begin(), values.end(), [](float v) { return v != 0; });
+  };
+  EXPECT_EQ(nonzero(work.gradients().first(6)), 0);
+  EXPECT_EQ(nonzero(work.gradients().subspan(6)), 15);
+  work.backward(0);
+  EXPECT_EQ(nonzero(work.gradients()), 21);
+}
+
+TEST(Workload, ModelsHaveTheProportionsOfTheirOriginals) {
+  const auto facts = [](std::string_view name) {
+    const auto layers = workload_layers(name).value();
+    double parameters = 0, dense = 0, arithmetic = 0, first_half = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const double weights = double(layers[i].inputs) * layers[i].outputs;
+      parameters += weights;
+      arithmetic += weights * layers[i].rows;
+      if (i + 3 >= layers.size()) dense += weights;
+      if (i < layers.size() / 2) first_half += weights;
+    }
+    return std::array<double, 4>{parameters, dense / parameters, arithmetic,
+                                 first_half / parameters};
+  };
+  EXPECT_EQ(facts("mlp")[0], 784 * 512 + 512 * 512 + 5120);
+  EXPECT_GT(facts("vgg16")[1], 0.75);    // Dense layers hold most parameters ...
+  EXPECT_LT(facts("resnet18")[3], 0.1);  // ... as the last stages do here.
+  for (const char* name : {"resnet18", "vgg16", "transformer"}) {
+    EXPECT_GT(facts(name)[0], 3e5) << name;
+    EXPECT_GT(facts(name)[2], 5e7) << name;
+  }
+  EXPECT_FALSE(workload_layers("gpt").has_value());
+}
+
+}  // namespace
+}  // namespace sumcast::trainer
