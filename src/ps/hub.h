@@ -8,7 +8,7 @@
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
 // Files: hub.cc start and stop, hub_poll.cc what the leader does, hub_send.cc messages,
-// hub_control.cc joining, barriers and death.
+// hub_control.cc joining, hub_fate.cc barriers and death.
 #pragma once
 
 #include <array>
@@ -76,7 +76,7 @@ class Hub final : private Crew::Ship {
   /// Why a request to this node or group cannot succeed any more.
   std::optional<std::string> why_lost(int group);
 
-  // Barriers and death; hub_control.cc.
+  // Barriers and death; hub_fate.cc.
   /// @param patient  it may take as long as the job: no timeout but the others' deaths.
   Result<void> barrier(int customer_id, int group, bool patient);
   std::vector<int> dead_nodes(Duration silence);
