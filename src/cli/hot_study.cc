@@ -7,6 +7,7 @@
 
 #include "dataset/key_stream.h"
 #include "dataset/sample.h"
+#include "numeric/rows.h"
 
 namespace sumcast::cli {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::array<double, 3> kTopShares = {0.001, 0.01, 0.1};
 /// Libra's claim is about the first 30,000 keys, where there are twenty times as many at least.
 constexpr uint64_t kClaimedKeys = 30'000;
 constexpr uint64_t kClaimedVocabularyMin = 600'000;
+constexpr size_t kDatagramPayloadBytes = 1408;  // At MTU 1500.
 constexpr uint64_t kCurvePoints = 50;
 constexpr uint64_t kSteps = 7;  // Of the study, for the progress bar.
 
@@ -110,6 +112,25 @@ std::span<const uint32_t> sample_of(std::span<const uint32_t> rows, double share
   return rows.first(std::clamp<size_t>(wanted, 1, rows.size()));
 }
 
+/// By the model that decides in training how many keys are hot, for f32 on the wire.
+sparse::Balance balance_links(const HotOptions& options, const hotset::Chances& chances,
+                              std::span<const KeyIndex> order, uint64_t capacity) {
+  sparse::LinkModel model;
+  model.workers = options.workers;
+  model.servers = options.servers;
+  model.row_bytes = model.gradient_bytes = 4.0 * options.row_width;
+  model.cell_slots = static_cast<double>(std::max<size_t>(
+      1, numeric::slots_per_cell(WireFormat::kNative, options.row_width, kDatagramPayloadBytes)));
+  std::vector<double> falling;
+  double listed = 0, last = 1;  // Estimates of neighbouring ranks may stand the wrong way round.
+  for (const KeyIndex key : order) {
+    last = std::min(last, chances.of[key]);
+    falling.push_back(last);
+    listed += last;
+  }
+  return sparse::balance(model, falling, std::max(0.0, chances.keys_per_batch - listed), capacity);
+}
+
 /// By the links if servers were named, else by fan-in.
 std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
                              const hotset::Chances& chances, HotStudy& study) {
@@ -117,10 +138,9 @@ std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
     return hotset::choose_hot(chances, sampled.order, study.capacity, options.contributors(),
                               options.fan_in_min);
   }
-  study.links =
-      hotset::plan_links(chances, sampled.order, study.capacity, options.workers, options.servers);
+  study.links = balance_links(options, chances, sampled.order, study.capacity);
   return {sampled.order.begin(),
-          sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.keys)};
+          sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.hot)};
 }
 
 void place(const HotOptions& options, const HotData& data, const hotset::Chances& chances,

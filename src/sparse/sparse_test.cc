@@ -206,6 +206,29 @@ TEST(Sparse, ALossyWireGivesTheSameBitsHotAndCold) {
   }
 }
 
+TEST(Sparse, PeekingReadsHotAndColdRowsAndMakesNone) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  run_job(options, [&](Worker& worker, uint32_t rank) {
+    ASSERT_TRUE(worker.set_hot(hot_keys(2)));
+    const std::vector<uint64_t> keys = {0, 0x123456789ABCDEFu, 77};
+    ASSERT_TRUE(worker.pull(keys));
+    const std::vector<float> gradients(18, rank == 0 ? 1.0f : 2.0f);
+    ASSERT_TRUE(worker.push_pull(gradients.data(), {}));
+    const std::vector<uint64_t> asked = {99, 77, 0};  // 99: nobody has it.
+    std::vector<float> rows(18);
+    ASSERT_TRUE(worker.peek(asked, rows.data()));
+    std::vector<float> fresh(6);
+    for (size_t i = 0; i < 3; ++i) {
+      options.shape.make_record(asked[i], fresh.data());
+      const float moved = i == 0 ? 0.0f : options.shape.optimizer.rate * 3.0f;
+      for (size_t lane = 0; lane < 6; ++lane) {
+        EXPECT_FLOAT_EQ(rows[i * 6 + lane], fresh[lane] - moved) << asked[i];
+      }
+    }
+    EXPECT_EQ(worker.keys(), 0u);
+  });
+}
+
 TEST(Sparse, KeysMoveBetweenServersAndWorkersWithTheirState) {
   const Options options = small(2, 2, table::OptimizerKind::kAdam);
   Rows final;

@@ -297,6 +297,42 @@ Result<void> Worker::flush() {
   return {};
 }
 
+/// Records of next_parts_, into legs_[].reply.
+Result<void> Worker::fetch() {
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    write_body(part, nullptr);
+    plans_[part / options_.segments].segments[part % options_.segments] = {
+        0, static_cast<uint32_t>(next_parts_[part].keys.size())};
+  }
+  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
+  return finish_round(Task::kFetch);
+}
+
+void Worker::forget_keys() {
+  for (Part& part : parts_) part.keys.clear(), part.places.clear();
+  hot_slots_.clear();
+  hot_places_.clear();
+  rows_.clear();
+}
+
+Result<void> Worker::peek(std::span<const uint64_t> keys, float* rows) {
+  sort_keys(keys);
+  forget_keys();
+  if (auto done = fetch(); !done) return done;
+  const size_t lanes = options_.shape.record_lanes(), width = options_.shape.width;
+  for (size_t part = 0; part < next_parts_.size(); ++part) {
+    for (size_t i = 0; i < next_parts_[part].places.size(); ++i) {
+      std::memcpy(rows + next_parts_[part].places[i] * width, legs_[part].reply.data() + i * lanes,
+                  width * sizeof(float));
+    }
+  }
+  for (size_t i = 0; i < next_hot_places_.size(); ++i) {
+    std::memcpy(rows + next_hot_places_[i] * width, hot_->row(next_hot_slots_[i]),
+                width * sizeof(float));
+  }
+  return {};
+}
+
 /// Each worker fetches its share of the hot rows; then all get all.
 Result<void> Worker::load_hot() {
   const size_t lanes = options_.shape.record_lanes();
@@ -307,13 +343,7 @@ Result<void> Worker::load_hot() {
     part.keys.push_back(hot_->key(slot));
     part.places.push_back(slot / workers);
   }
-  for (size_t part = 0; part < parts_.size(); ++part) {
-    write_body(part, nullptr);
-    plans_[part / options_.segments].segments[part % options_.segments] = {
-        0, static_cast<uint32_t>(next_parts_[part].keys.size())};
-  }
-  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
-  if (auto done = finish_round(Task::kFetch); !done) return done;
+  if (auto done = fetch(); !done) return done;
   const size_t share = (hot_->slots() + workers - 1) / workers;
   std::vector<float> all(share * workers * lanes, 0.0f);
   float* const mine = all.data() + me * share * lanes;
@@ -342,10 +372,7 @@ Result<void> Worker::set_hot(std::span<const uint64_t> keys) {
   if (auto flushed = flush(); !flushed) return flushed;
   if (auto done = finish_flush(); !done) return done;
   hot_.reset();
-  for (Part& part : parts_) part.keys.clear(), part.places.clear();
-  hot_slots_.clear();
-  hot_places_.clear();
-  rows_.clear();
+  forget_keys();
   if (keys.empty()) return {};
   hot_.emplace(std::move(*hot));
   return load_hot();

@@ -60,6 +60,12 @@ class Worker {
   const float* row(size_t i) const { return rows_[i]; }
   size_t keys() const { return rows_.size(); }
 
+  /// Reads rows without making any (a key that nobody has trained reads as a new row): for
+  /// evaluation. All workers call it, with whatever keys. No keys are current afterwards.
+  ///
+  /// @param keys  distinct.  @param rows  f32[keys][width].
+  Result<void> peek(std::span<const uint64_t> keys, float* rows);
+
   /// Names the keys that are hot from now on, hottest first, the same on all workers; none: all are
   /// cold. Rows move over with their state. No keys are current afterwards.
   Result<void> set_hot(std::span<const uint64_t> keys);
@@ -96,6 +102,8 @@ class Worker {
   Result<void> finish_round(Task task);
   Result<void> begin_cold(const float* gradients);
   Result<Work> begin_hot(const float* gradients);
+  Result<void> fetch();
+  void forget_keys();
   void place_rows(std::span<const uint64_t> keys);
   Result<void> finish_flush();
   Result<void> load_hot();
