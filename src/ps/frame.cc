@@ -92,8 +92,9 @@ Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& 
     const uint64_t word = word_at(frame, i);
     const uint64_t bytes = word & kLengthMask;
     const bool is_lent = (word & kLent) != 0;
-    const auto type = static_cast<::ps::DataType>((word & ~kLent) >> kLengthBits);
-    if (type < ::ps::CHAR || type > ::ps::OTHER) return contradiction("unknown element type");
+    const uint64_t code = (word & ~kLent) >> kLengthBits;
+    if (code > uint64_t{::ps::OTHER}) return contradiction("unknown element type");
+    const auto type = static_cast<::ps::DataType>(code);
     if (is_lent ? bytes != sizeof(Loan) : bytes % element_bytes(type) != 0) {
       return contradiction("a part of an element");
     }

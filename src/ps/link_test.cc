@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -79,7 +80,8 @@ void expect_all(const std::vector<::ps::Message>& arrived) {
     const auto expected = message_of(kSizes[i]);
     EXPECT_EQ(arrived[i].meta.timestamp, expected.meta.timestamp);
     ASSERT_EQ(arrived[i].data[0].size(), kSizes[i]);
-    EXPECT_EQ(std::memcmp(arrived[i].data[0].data(), expected.data[0].data(), kSizes[i]), 0);
+    EXPECT_TRUE(
+        std::equal(arrived[i].data[0].begin(), arrived[i].data[0].end(), expected.data[0].begin()));
   }
 }
 
