@@ -112,25 +112,6 @@ std::span<const uint32_t> sample_of(std::span<const uint32_t> rows, double share
   return rows.first(std::clamp<size_t>(wanted, 1, rows.size()));
 }
 
-/// By the model that decides in training how many keys are hot, for f32 on the wire.
-sparse::Balance balance_links(const HotOptions& options, const hotset::Chances& chances,
-                              std::span<const KeyIndex> order, uint64_t capacity) {
-  sparse::LinkModel model;
-  model.workers = options.workers;
-  model.servers = options.servers;
-  model.row_bytes = model.gradient_bytes = 4.0 * options.row_width;
-  model.cell_slots = static_cast<double>(std::max<size_t>(
-      1, numeric::slots_per_cell(WireFormat::kNative, options.row_width, kDatagramPayloadBytes)));
-  std::vector<double> falling;
-  double listed = 0, last = 1;  // Estimates of neighbouring ranks may stand the wrong way round.
-  for (const KeyIndex key : order) {
-    last = std::min(last, chances.of[key]);
-    falling.push_back(last);
-    listed += last;
-  }
-  return sparse::balance(model, falling, std::max(0.0, chances.keys_per_batch - listed), capacity);
-}
-
 /// By the links if servers were named, else by fan-in.
 std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
                              const hotset::Chances& chances, HotStudy& study) {
@@ -138,7 +119,11 @@ std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
     return hotset::choose_hot(chances, sampled.order, study.capacity, options.contributors(),
                               options.fan_in_min);
   }
-  study.links = balance_links(options, chances, sampled.order, study.capacity);
+  // The model that decides in training how many keys are hot, for f32 on the wire.
+  study.links =
+      sparse::balance(sparse::link_model(options.workers, options.servers, options.row_width,
+                                         WireFormat::kNative, kDatagramPayloadBytes),
+                      chances, sampled.order, study.capacity);
   return {sampled.order.begin(),
           sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.hot)};
 }

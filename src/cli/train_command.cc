@@ -112,7 +112,7 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   if (!model) return fail(model.error());
   auto job = options.job((*model)->width(), (*model)->init_scale());
   if (!job) return fail(job.error());
-  std::vector<uint64_t> hot = choose_hot_keys(*data, options);
+  std::vector<uint64_t> hot = choose_hot_keys(*data, options, (*model)->width());
   return TrainJob{options, std::move(*data), std::move(*model), *job, std::move(hot)};
 }
 

@@ -6,12 +6,15 @@
 #include <cmath>
 
 #include "base/prng.h"
-#include "hotset/fan_in.h"
+#include "hotset/heat.h"
+#include "sparse/balance.h"
 #include "trainer/sparse_batch.h"
 
 namespace sumcast::cli {
 namespace {
 
+/// Of a datagram in an Ethernet packet of 1,500 bytes.
+constexpr size_t kDatagramPayloadBytes = 1424;
 constexpr uint32_t kClassesMax = 300;  // A row of classes has to fit a datagram.
 
 Result<void> read_all(const std::string& source, const std::string& format,
@@ -89,7 +92,8 @@ Result<TrainData> load_train_data(const TrainOptions& options) {
   return data;
 }
 
-std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions& options) {
+std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions& options,
+                                      uint32_t width) {
   const auto asked = options.hot_keys();
   if (asked == 0u) return {};
   Prng random(options.seed);
@@ -102,17 +106,16 @@ std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions&
     corpus.add_row(keys);
   }
   if (corpus.rows() == 0) return {};
+  const sparse::LinkModel model = sparse::link_model(options.workers, options.servers, width,
+                                                     WireFormat::kNative, kDatagramPayloadBytes);
+  if (!asked) return sparse::choose_hot_keys(model, corpus, options.batch, SIZE_MAX);
   std::vector<uint32_t> rows(corpus.rows());
   for (uint32_t row = 0; row < rows.size(); ++row) rows[row] = row;
-  const hotset::Heat heat = hotset::count_touches(corpus, rows, 1);
-  const auto order = hotset::by_heat(corpus, heat);
-  const hotset::Chances chances = hotset::estimate_chances(heat, options.batch);
-  const size_t count =
-      asked
-          ? std::min<size_t>(*asked, order.size())
-          : hotset::plan_links(chances, order, order.size(), options.workers, options.servers).keys;
+  const auto order = hotset::by_heat(corpus, hotset::count_touches(corpus, rows, 1));
   std::vector<uint64_t> hot;
-  for (size_t i = 0; i < count; ++i) hot.push_back(corpus.key(order[i]));
+  for (size_t i = 0; i < std::min<size_t>(*asked, order.size()); ++i) {
+    hot.push_back(corpus.key(order[i]));
+  }
   return hot;
 }
 

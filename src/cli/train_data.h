@@ -22,6 +22,9 @@ struct TrainData {
 Result<TrainData> load_train_data(const TrainOptions& options);
 
 /// Keys worth being hot for training on these links, hottest first: from a sample of the rows.
-std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions& options);
+///
+/// @param width  f32 lanes of a row.
+std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions& options,
+                                      uint32_t width);
 
 }  // namespace sumcast::cli

@@ -284,5 +284,49 @@ TEST(Sparse, AKeyPulledTwiceEndsTheJobWithALineThatNamesIt) {
   EXPECT_THAT(errors[2], HasSubstr("worker 1 pulled key 7 twice"));
 }
 
+TEST(Sparse, WhatCannotBeIsRefusedAndNothingIsDone) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t) {
+    const std::vector<uint64_t> hot = {7, 9}, twice = {7, 8, 7}, fine = {7, 8};
+    ASSERT_TRUE(worker.set_hot(hot));
+    auto refused = worker.pull(twice);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().what, HasSubstr("key 7 comes twice"));
+    ASSERT_TRUE(worker.pull(fine));
+    refused = worker.push_pull(nullptr, {});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().what, HasSubstr("no gradients for 2 current keys"));
+    const std::vector<float> gradients(12, 1.0f);
+    ASSERT_TRUE(worker.push_pull(gradients.data(), {})) << "all is as it was";
+  });
+  EXPECT_EQ(errors[2], "");
+}
+
+TEST(Sparse, AWorkerThatLeavesBeforeTheOthersIsNamed) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
+    const std::vector<uint64_t> keys = {1, 2, 3};
+    ASSERT_TRUE(worker.pull(keys));
+    if (rank == 1) return;
+    auto pulled = worker.pull(keys);
+    ASSERT_FALSE(pulled.has_value());
+    EXPECT_THAT(pulled.error().what, HasSubstr("worker 1 has left"));
+    pulled = worker.pull(keys);
+    EXPECT_THAT(pulled.error().what, HasSubstr("worker 1 has left")) << "the job is over";
+  });
+  EXPECT_THAT(errors[2], HasSubstr("worker 1 has left, and others go on"));
+}
+
+TEST(Sparse, MoreRowsThanAServerAllotsAreRefusedByIt) {
+  Options options = small(2, 1, table::OptimizerKind::kSgd);
+  options.body_rows_max = 10;
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t) {
+    std::vector<uint64_t> keys(400);
+    for (uint64_t i = 0; i < keys.size(); ++i) keys[i] = i;
+    ASSERT_FALSE(worker.pull(keys).has_value());
+  });
+  EXPECT_THAT(errors[2], HasSubstr("10 are possible: take smaller batches"));
+}
+
 }  // namespace
 }  // namespace sumcast::sparse
