@@ -8,6 +8,7 @@
 #include "cli/bench_driver.h"
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
+#include "cli/convergence_command.h"
 #include "cli/kernel_command.h"
 #include "cli/pipe_command.h"
 #include "cli/torch_command.h"
@@ -76,8 +77,11 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* const kernel = add_kernel_command(*command, exit_code);
   CLI::App* const torch = add_torch_command(*command, exit_code);
   CLI::App* const pipeline = add_pipe_command(*command, exit_code);
-  command->callback([kernel, torch, pipeline, flags, &exit_code] {
-    if (kernel->parsed() || torch->parsed() || pipeline->parsed()) return;
+  CLI::App* const convergence = add_convergence_command(*command, exit_code);
+  command->callback([=, &exit_code] {
+    for (const CLI::App* const other : {kernel, torch, pipeline, convergence}) {
+      if (other->parsed()) return;
+    }
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);
