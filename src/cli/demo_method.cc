@@ -6,15 +6,11 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr std::array<DemoMethod, 7> kMethods = {{
+constexpr std::array<DemoMethod, 5> kMethods = {{
     {"in-network", Algorithm::kInNetwork, WireFormat::kNative, DaemonSite::kAggregator, true,
      "by sumcastd"},
     {"in-network-bf16", Algorithm::kInNetwork, WireFormat::kBF16, DaemonSite::kAggregator, false,
      "16-bit wire"},
-    {"pipelined", Algorithm::kInNetwork, WireFormat::kNative, DaemonSite::kAggregator, false,
-     "one step late", 2},
-    {"pipelined-bf16", Algorithm::kInNetwork, WireFormat::kBF16, DaemonSite::kAggregator, false,
-     "late, 16-bit wire", 2},
     {"direct", Algorithm::kDirect, WireFormat::kNative, DaemonSite::kNone, true, "no daemon"},
     {"ring", Algorithm::kRing, WireFormat::kNative, DaemonSite::kNone, false, "baseline"},
     {"server", Algorithm::kServer, WireFormat::kNative, DaemonSite::kServer, true, "baseline"},

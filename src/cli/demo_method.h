@@ -29,7 +29,6 @@ struct DemoMethod {
   /// Sums are the canonical fold, unrounded on the wire: all such methods train the same weights.
   bool canonical = false;
   std::string_view note;  ///< A few words for tables.
-  uint32_t width = 1;     ///< Steps under way at once: 2 is a pipeline, whose gradients are late.
 };
 
 /// All methods in the order in which they run.

@@ -20,8 +20,7 @@ TEST(DemoOptions, DefaultsAreValidAndRunAllMethods) {
   const DemoOptions options;
   EXPECT_THAT(options.validate(), IsEmpty());
   EXPECT_THAT(names(options.chosen_methods()),
-              ElementsAre("in-network", "in-network-bf16", "pipelined", "pipelined-bf16", "direct",
-                          "ring", "server"));
+              ElementsAre("in-network", "in-network-bf16", "direct", "ring", "server"));
   EXPECT_EQ(options.rate_bits_per_second(), 1'000'000'000u);
   EXPECT_EQ(options.command_line(), "sumcast demo");
 }

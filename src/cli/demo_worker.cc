@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -50,12 +49,6 @@ Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
   options.batch = plan.batch;
   options.seed = plan.seed;
   options.limit_images = plan.images;
-  // A run of one step, as tests have it, cannot be late.
-  const size_t images = plan.images == 0 ? data.training.count : static_cast<size_t>(plan.images);
-  const size_t steps =
-      static_cast<size_t>(plan.epochs) * images / (static_cast<size_t>(plan.batch) * plan.world);
-  options.pipeline.width =
-      std::min(method.width, static_cast<uint32_t>(std::max<size_t>(steps, 1)));
   const trainer::Place place{Rank(static_cast<uint16_t>(plan.rank)),
                              static_cast<uint16_t>(plan.world)};
   const Call call{method.algorithm, method.wire, {}};
