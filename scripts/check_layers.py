@@ -19,7 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE_SUFFIXES = {".cc", ".h", ".hpp", ".inc"}
-API_ROOMS = {"api", "daemon", "cli"}
+API_ROOMS = {"api", "daemon", "cli", "sparse"}
 BASE_HEADERS = {"sumcast/element.hpp", "sumcast/result.hpp"}
 LINES_MAX = 600
 

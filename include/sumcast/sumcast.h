@@ -1,10 +1,15 @@
 /* Sumcast's C API. The ABI is stable: structures begin with their size, enumerators are never
  * renumbered, functions are only added.
  *
+ * Structures grow at their end only. Set `size` to sizeof the structure, and what you do not use to
+ * zero. A library that is newer takes what an older program does not know for zero; one that is
+ * older refuses a structure whose end it does not know, unless all of that is zero.
+ *
  * Every function returns 0 or one of sumcast_error; sumcast_last_error() has the line to show a
  * person. Handles belong to the caller until the matching *_free. Tensors are contiguous and the
- * caller's; an asynchronous operation uses them until its work has been waited for. The rules on
- * order, groups and failure are those of sumcast.hpp. */
+ * caller's; an asynchronous operation uses them until its work has been waited for. Functions may
+ * be called from any thread, but a handle may be freed only once no other call uses it. The rules
+ * on order, groups and failure are those of sumcast.hpp. */
 #ifndef SUMCAST_SUMCAST_H
 #define SUMCAST_SUMCAST_H
 
@@ -94,6 +99,8 @@ typedef struct sumcast_options {
   void (*on_listening)(void* user, const char* address);
   void* user;
   int32_t use_settings; /* world is not 0: take SUMCAST_* and the configuration file too */
+  /* Not 0: ranks of one host share no memory, each is a host for itself; equal on all ranks. */
+  int32_t one_rank_per_host;
 } sumcast_options;
 
 /* What one call may choose; NULL for defaults. */
@@ -141,11 +148,12 @@ int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work
 
 /* One message of an exchange; as sumcast::Message. */
 typedef struct sumcast_message {
+  size_t size;    /* equal in all messages of a call, which lie side by side */
   void* data;     /* the caller's until the exchange is done; not written to when sent */
   uint64_t bytes; /* equal at both ends */
   uint32_t peer;  /* place in the group, not one's own; SUMCAST_ANY_RANK to receive from any */
   uint32_t check; /* any number; equal at both ends */
-  uint64_t tag;
+  uint64_t tag;   /* the highest bit belongs to sumcast_group_note_call */
 } sumcast_message;
 
 /* Messages as one operation: as Group::exchange_async, or blocking with `work` NULL. `on_done` may
@@ -154,6 +162,10 @@ int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t 
                      const sumcast_message* receives, size_t receive_count,
                      const sumcast_call* call, void (*on_done)(void* user), void* user,
                      sumcast_work** work);
+/* What this rank calls as `number` (from 1, ascending) in a group whose ranks make the same calls,
+ * as Group::note_call: messages with *tag (plus 0 to 255 for parts) notice ranks that call
+ * something else. `tag` may be NULL, for calls that are not made of messages. */
+int sumcast_group_note_call(sumcast_group* group, uint32_t number, const char* text, uint64_t* tag);
 /* Of an exchange that is done: the place whose message came last, or SUMCAST_ANY_RANK. */
 uint32_t sumcast_work_source(const sumcast_work* work);
 

@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -111,8 +112,25 @@ struct Message {
   void* data = nullptr;  ///< The caller's until the exchange is done; not written to when sent.
   uint64_t bytes = 0;    ///< Equal at both ends, or both get kMismatch.
   uint32_t peer = 0;     ///< Place in the group, never this rank's own.
-  uint64_t tag = 0;      ///< A receive takes the oldest message of its peer and tag.
-  uint32_t check = 0;    ///< Any number; equal at both ends, or both get kMismatch.
+  /// A receive takes the oldest message of its peer and tag. The highest bit belongs to
+  /// note_call().
+  uint64_t tag = 0;
+  uint32_t check = 0;  ///< Any number; equal at both ends, or both get kMismatch.
+};
+
+/// A table of f32 rows, equal in shape on all ranks, of which each rank contributes a few rows: the
+/// sum of a sparse gradient.
+struct RowSum {
+  uint32_t slots = 0;                 ///< Rows of the table.
+  uint16_t width = 0;                 ///< Lanes of a row, 1 .. what a datagram holds (about 340).
+  std::span<const uint32_t> touched;  ///< This rank's rows: ascending, distinct, below `slots`.
+  const float* rows = nullptr;        ///< f32[touched.size()][width], in that order.
+  float* sums = nullptr;              ///< f32[slots][width]; rows that no rank touched stay.
+  uint64_t* present = nullptr;        ///< ceil(slots / 64) words: bits of rows that some rank
+                                      ///< touched are set; the others stay as they are.
+  Reduction reduction = Reduction::kSum;  ///< kSum or kAvg (divided by the size of the group).
+  /// Who gets the sums; unset: all. On the others `sums` and `present` are not touched.
+  std::optional<uint32_t> root{};
 };
 
 /// An asynchronous operation. Movable; dropping it does not cancel anything (the tensors must
@@ -174,6 +192,12 @@ class Group {
                               Reduction reduction = Reduction::kSum, const Call& call = {});
   Result<Work> reduce_scatter_async(const void* in, void* out, uint64_t count, ElementType type,
                                     Reduction reduction = Reduction::kSum, const Call& call = {});
+  /// Sums the rows that the ranks touched: one contribution for each cell of the table that fits a
+  /// datagram, so that nothing is sent for rows nobody touched. Each row is the canonical sum over
+  /// the ranks that touched it. Through `in-network`, `server` or `direct`; wire formats native,
+  /// bf16, fp16 and int8. All members' memory is the caller's until it is done.
+  Result<void> sum_rows(const RowSum& table, const Call& call = {});
+  Result<Work> sum_rows_async(const RowSum& table, const Call& call = {});
   Result<void> barrier(const Call& call = {});
   Result<Work> barrier_async(const Call& call = {});
 
@@ -188,6 +212,15 @@ class Group {
                               const Call& call = {}, std::function<void()> on_done = {});
   Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Call& call = {});
+
+  /// Says what this rank calls as `number` in the group, where all ranks make the same calls in the
+  /// same order (gather, all-to-all, the collectives above if they are numbered along), before it
+  /// begins. Messages with the call's tag then notice ranks that call something else: all get
+  /// kMismatch, with both calls named.
+  ///
+  /// @param number  from 1, ascending. @param text  equal on all ranks: "gather f32 to rank 0".
+  /// @return the tag for its messages; up to 255 may be added, for its parts.
+  uint64_t note_call(uint32_t number, std::string_view text);
 
   /// Ends all operations of this rank in the group, for good: kAborted with this reason. A fence:
   /// when it returns their tensors are not touched any more. Other ranks get an error with the

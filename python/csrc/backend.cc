@@ -16,11 +16,10 @@ constexpr std::chrono::milliseconds kFarewell{2000};
 
 }  // namespace
 
-SumcastBackend::SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job)
+SumcastBackend::SumcastBackend(std::shared_ptr<Group> group)
     : c10d::Backend(group->rank(), group->size()),
-      job_(std::move(job)),
       group_(std::move(group)),
-      where_(job_->where()) {
+      where_(group_->job()->where()) {
   init();
 }
 
@@ -65,7 +64,8 @@ void SumcastBackend::end_all(const char* why, std::chrono::milliseconds patience
     }
     any |= !work->is_ended();
   }
-  if (any) sumcast_group_abort(group_->handle(), why);
+  const auto handle = group_->handle();
+  if (any && handle) sumcast_group_abort(handle.get(), why);
   for (const auto& work : open) work->settle(-1);
 }
 
@@ -88,25 +88,26 @@ uint64_t SumcastBackend::getSequenceNumberForGroup() {
 }
 
 c10d::ErrorType SumcastBackend::getError() {
-  if (group_->handle() == nullptr) return c10d::ErrorType::SUCCESS;
-  const int code = sumcast_group_check(group_->handle());
+  const auto handle = group_->handle();
+  if (!handle) return c10d::ErrorType::SUCCESS;
+  const int code = sumcast_group_check(handle.get());
   if (code == SUMCAST_OK) return c10d::ErrorType::SUCCESS;
   return code == SUMCAST_TIMEOUT ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }
 
 void SumcastBackend::abort() {
-  if (group_->is_forked() || group_->handle() == nullptr) return;
-  sumcast_group_abort(group_->handle(), "the process group was aborted by this rank");
+  const auto handle = group_->handle();
+  if (!handle) return;
+  sumcast_group_abort(handle.get(), "the process group was aborted by this rank");
   end_all("the process group was aborted by this rank", {});
 }
 
 void SumcastBackend::shutdown() {
-  if (group_->is_forked() || group_->handle() == nullptr) return;
+  if (!group_->handle()) return;
   end_all("the process group was shut down", kFarewell);
   completion_->stop();
   const std::lock_guard lock(mutex_);
   group_->close();
-  job_.reset();
 }
 
 c10::intrusive_ptr<c10d::Backend> SumcastBackend::split(
@@ -125,15 +126,16 @@ c10::intrusive_ptr<c10d::Backend> SumcastBackend::split(
   const auto timeout = options ? options->timeout : std::chrono::milliseconds(group_->timeout_ms);
   const std::string key =
       options && !options->group_name.empty() ? options->group_name : group_->key() + "/split";
-  auto group = Group::open(job_, places, key, timeout);
-  return c10::make_intrusive<SumcastBackend>(std::move(group), job_);
+  auto job = group_->job();
+  TORCH_CHECK(job, "sumcast: group \"", group_->key(), "\" was shut down during a split");
+  return c10::make_intrusive<SumcastBackend>(Group::open(std::move(job), places, key, timeout));
 }
 
 void SumcastBackend::check_usable() const {
   TORCH_CHECK(!group_->is_forked(),
               "sumcast: this process was forked from the one that joined the job; a forked process "
               "cannot take part (data loaders may go on loading)");
-  TORCH_CHECK(group_->handle() != nullptr, "sumcast: group \"", group_->key(),
+  TORCH_CHECK(group_->handle(), "sumcast: group \"", group_->key(),
               "\" was shut down, by destroy_process_group() or at the end of the program");
 }
 
@@ -165,6 +167,14 @@ Parts SumcastBackend::parts(c10d::OpType type, const char* operation,
   return made;
 }
 
+uint64_t SumcastBackend::note_call(uint64_t sequence, const std::string& call) const {
+  uint64_t tag = 0;
+  const int code = sumcast_group_note_call(group_->handle().get(), static_cast<uint32_t>(sequence),
+                                           call.c_str(), &tag);
+  TORCH_CHECK(code == SUMCAST_OK, "sumcast: ", call, ": ", sumcast_last_error());
+  return tag;
+}
+
 /// Behind an operation's name.
 std::string SumcastBackend::place_text() const {
   return " of group \"" + group_->key() + "\" (rank " + std::to_string(getRank()) + " of " +
@@ -175,19 +185,22 @@ std::string SumcastBackend::place_text() const {
 c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::vector<Call>& calls,
                                                       std::chrono::milliseconds timeout) {
   const std::string name = parts.name;
+  if (!parts.is_message) note_call(parts.sequence, parts.operation);
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = limit(timeout);
   auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(parts),
                                                call.timeout_ms);
+  const auto handle = group_->handle();  // NULL, if it was shut down since, is refused below.
   std::vector<NativeWork> natives;
   for (const Call& begin : calls) {
     sumcast_work* native = nullptr;
-    const int code = begin(group_->handle(), &call, &native);
+    const int code = begin(handle.get(), &call, &native);
     if (code != SUMCAST_OK) {
       // What has begun must not outlive the tensors; the group is over on all ranks.
       const std::string text = sumcast_last_error();
-      if (!natives.empty()) sumcast_group_abort(group_->handle(), text.c_str());
+      if (!natives.empty()) sumcast_group_abort(handle.get(), text.c_str());
+      for (const NativeWork& begun : natives) sumcast_work_wait(begun.get(), -1);
       std::rethrow_exception(backend_error(name + ": " + text));
     }
     natives.emplace_back(native, sumcast_work_free);

@@ -24,7 +24,7 @@ namespace sumcast_torch {
 
 class SumcastBackend final : public c10d::Backend {
  public:
-  SumcastBackend(std::shared_ptr<Group> group, std::shared_ptr<Job> job);
+  explicit SumcastBackend(std::shared_ptr<Group> group);
   ~SumcastBackend() override;
 
   const std::string getBackendName() const override { return "sumcast"; }
@@ -132,6 +132,9 @@ class SumcastBackend final : public c10d::Backend {
   void check_root(int64_t root, const char* operation) const;
   Parts parts(c10d::OpType type, const char* operation, std::vector<at::Tensor> inputs,
               std::vector<at::Tensor> outputs);
+  /// Notes what this rank calls, so that others which call something else are noticed.
+  /// @param call  equal on all ranks. @return the tag of its messages; their part may be added.
+  uint64_t note_call(uint64_t sequence, const std::string& call) const;
   Parts message_parts(c10d::OpType type, const char* operation,
                       const std::vector<at::Tensor>& tensors, int peer, int tag);
   std::string place_text() const;
@@ -149,7 +152,6 @@ class SumcastBackend final : public c10d::Backend {
   void keep(const c10::intrusive_ptr<SumcastWork>& work);
   void end_all(const char* why, std::chrono::milliseconds patience);
 
-  std::shared_ptr<Job> job_;
   std::shared_ptr<Group> group_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
 

@@ -17,6 +17,9 @@ void copy_own(const at::Tensor& from, const at::Tensor& to) {
   if (target.numel() > 0) target.copy_(from.detach().reshape(target.sizes()));
 }
 
+/// "Float"
+std::string type_text(const at::Tensor& tensor) { return c10::toString(tensor.scalar_type()); }
+
 /// Told once by the library; its messages thread looks for itself then.
 void poke(void* user) {
   const std::unique_ptr<std::weak_ptr<Completion>> whom(
@@ -50,14 +53,15 @@ std::vector<int64_t> bounds_of(const at::Tensor& tensor, const std::vector<int64
 
 void SumcastBackend::Mail::send(const at::Tensor& tensor, int to, uint32_t check, uint64_t tag) {
   const at::Tensor data = packed(tensor.detach());
-  sends.push_back({data.data_ptr(), bytes_of(data), static_cast<uint32_t>(to), check, tag});
+  sends.push_back({sizeof(sumcast_message), data.data_ptr(), bytes_of(data),
+                   static_cast<uint32_t>(to), check, tag});
   kept.push_back(data);
 }
 
 void SumcastBackend::Mail::receive(const at::Tensor& tensor, uint32_t from, uint32_t check,
                                    uint64_t tag) {
   const at::Tensor data = room_for(tensor.detach());
-  receives.push_back({data.data_ptr(), bytes_of(data), from, check, tag});
+  receives.push_back({sizeof(sumcast_message), data.data_ptr(), bytes_of(data), from, check, tag});
   kept.push_back(data);
   unpack.emplace_back(tensor.detach(), data);
 }
@@ -102,7 +106,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::gather(std::vector<std::vector<at
                 "sumcast: gather has an output of another size than the input");
   }
   Parts what = parts(OpType::GATHER, "gather", inputs, all);
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "gather " + type_text(inputs[0]) + " to rank " +
+                                                    std::to_string(options.rootRank));
   if (is_root) {
     for (int rank = 0; rank < getSize(); ++rank) {
       if (rank == getRank()) {
@@ -139,7 +144,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::scatter(std::vector<at::Tensor>& 
   const Turn turn(*this);
   Parts what =
       parts(OpType::SCATTER, "scatter", is_root ? inputs[0] : std::vector<at::Tensor>(), outputs);
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "scatter " + type_text(outputs[0]) + " from rank " +
+                                                    std::to_string(options.rootRank));
   Mail mail;
   if (is_root) {
     for (int rank = 0; rank < getSize(); ++rank) {
@@ -172,7 +178,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall(std::vector<at::Tensor>&
               " elements and has room for ", outputs[getRank()].numel());
   const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL, "all_to_all", inputs, outputs);
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "all_to_all");
   Mail mail;
   copy_own(inputs[getRank()], outputs[getRank()]);
   // Starting behind oneself, so that not all send to the same rank first.
@@ -208,7 +214,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall_base(at::Tensor& output,
               " elements and has room for ", part(to_all, out, me).numel());
   const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL_BASE, "all_to_all", {input}, {output});
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "all_to_all_single " + type_text(input));
   const uint32_t check = check_of(OpType::ALLTOALL_BASE, input);
   Mail mail;
   copy_own(part(from_all, in, me), part(to_all, out, me));

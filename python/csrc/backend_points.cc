@@ -81,7 +81,7 @@ std::string pass(sumcast_group* group, bool is_send, uint8_t& byte, uint32_t pee
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = std::max<int64_t>(limit_ms, 1);
-  const sumcast_message message{&byte, 1, peer, 0x4D, tag};
+  const sumcast_message message{sizeof(sumcast_message), &byte, 1, peer, 0x4D, tag};
   const int code = sumcast_exchange(group, &message, is_send ? 1 : 0, &message, is_send ? 0 : 1,
                                     &call, nullptr, nullptr, nullptr);
   return code == SUMCAST_OK ? std::string() : std::string(sumcast_last_error());
@@ -103,9 +103,10 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
   uint64_t tag = 0;
   {
     const std::lock_guard lock(mutex_);
-    tag = kOperationTag | ++sequence_ << 8;
+    tag = note_call(++sequence_, "monitored_barrier");
   }
-  sumcast_group* group = group_->handle();
+  const auto handle = group_->handle();
+  sumcast_group* group = handle.get();
   uint8_t byte = 0;
   if (getRank() != 0) {
     std::string error = pass(group, true, byte, 0, tag, limit_ms);

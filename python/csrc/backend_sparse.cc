@@ -30,7 +30,7 @@ struct Header {
 };
 
 struct Round {
-  sumcast_group* group;
+  std::shared_ptr<sumcast_group> group;
   int rank, size;
   int64_t limit_ms;
   std::string name;
@@ -41,7 +41,7 @@ struct Round {
     sumcast_call call{};
     call.size = sizeof call;
     call.timeout_ms = limit_ms;
-    const int code = sumcast_exchange(group, sends.data(), sends.size(), receives.data(),
+    const int code = sumcast_exchange(group.get(), sends.data(), sends.size(), receives.data(),
                                       receives.size(), &call, nullptr, nullptr, nullptr);
     if (code != SUMCAST_OK)
       std::rethrow_exception(backend_error(name + ": " + sumcast_last_error()));
@@ -106,8 +106,10 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
   std::vector<Header> headers(round.size);
   headers[round.rank] = header_of(mine);
   each_peer([&](uint32_t peer) {
-    round.sends.push_back({&headers[round.rank], sizeof(Header), peer, 0x53, tag});
-    round.receives.push_back({&headers[peer], sizeof(Header), peer, 0x53, tag});
+    round.sends.push_back(
+        {sizeof(sumcast_message), &headers[round.rank], sizeof(Header), peer, 0x53, tag});
+    round.receives.push_back(
+        {sizeof(sumcast_message), &headers[peer], sizeof(Header), peer, 0x53, tag});
   });
   round.run();
   for (int rank = 0; rank < round.size; ++rank) {
@@ -131,12 +133,14 @@ at::Tensor sum_of_all(Round& round, const at::Tensor& mine, uint64_t tag) {
     shape[0] = entries;
     all_indices[peer] = at::empty({indices.size(0), entries}, indices.options());
     all_values[peer] = at::empty(shape, values.options());
-    round.sends.push_back({indices.data_ptr(), bytes_of(indices), peer, 0x54, tag | 1});
-    round.sends.push_back({values.data_ptr(), bytes_of(values), peer, 0x55, tag | 2});
-    round.receives.push_back(
-        {all_indices[peer].data_ptr(), bytes_of(all_indices[peer]), peer, 0x54, tag | 1});
-    round.receives.push_back(
-        {all_values[peer].data_ptr(), bytes_of(all_values[peer]), peer, 0x55, tag | 2});
+    round.sends.push_back(
+        {sizeof(sumcast_message), indices.data_ptr(), bytes_of(indices), peer, 0x54, tag | 1});
+    round.sends.push_back(
+        {sizeof(sumcast_message), values.data_ptr(), bytes_of(values), peer, 0x55, tag | 2});
+    round.receives.push_back({sizeof(sumcast_message), all_indices[peer].data_ptr(),
+                              bytes_of(all_indices[peer]), peer, 0x54, tag | 1});
+    round.receives.push_back({sizeof(sumcast_message), all_values[peer].data_ptr(),
+                              bytes_of(all_values[peer]), peer, 0x55, tag | 2});
   });
   round.run();
   at::Tensor sum;
@@ -170,13 +174,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
   Parts what = parts(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", {}, tensors);
   what.bytes = bytes_of(mine.values()) + bytes_of(mine.indices());
   what.inputs = tensors;
-  const uint64_t tag = kOperationTag | what.sequence << 8;
+  const uint64_t tag = note_call(what.sequence, "sparse_all_reduce");
   Round round{group_->handle(), getRank(), getSize(), limit(options.timeout), what.name, {}, {}};
   auto work = c10::make_intrusive<SumcastWork>(group_, completion_, getRank(), std::move(what),
                                                round.limit_ms);
   work->begin_elsewhere();
   keep(work);
-  completion_->run([work, round, mine, target, tag, group = group_]() mutable {
+  completion_->run([work, round, mine, target, tag]() mutable {
     std::exception_ptr failure;
     try {
       const at::NoGradGuard guard;
@@ -184,7 +188,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
     } catch (const std::exception& error) {
       failure = std::current_exception();
       // The others may wait for what this rank will not send any more.
-      sumcast_group_abort(round.group, reason_of(error).c_str());
+      sumcast_group_abort(round.group.get(), reason_of(error).c_str());
     }
     work->end(failure);
   });

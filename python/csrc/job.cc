@@ -105,10 +105,10 @@ std::shared_ptr<Group> Group::open(std::shared_ptr<Job> job,
 Group::Group(std::shared_ptr<Job> job, const std::optional<std::vector<uint32_t>>& places,
              const std::string& key, std::chrono::milliseconds limit)
     : timeout_ms(limit.count()),
-      job_(std::move(job)),
       places_(places),
       key_(key),
-      pid_(::getpid()) {
+      pid_(::getpid()),
+      job_(std::move(job)) {
   sumcast_group* made = nullptr;
   const int code = places ? sumcast_group_create(job_->context(), places->data(), places->size(),
                                                  key_.c_str(), &made)
@@ -116,20 +116,39 @@ Group::Group(std::shared_ptr<Job> job, const std::optional<std::vector<uint32_t>
   if (code != SUMCAST_OK) {
     throw std::runtime_error("sumcast: opening group \"" + key_ + "\": " + sumcast_last_error());
   }
-  handle_ = made;
+  handle_ = std::shared_ptr<sumcast_group>(made, sumcast_group_free);
   rank_ = static_cast<int>(sumcast_group_rank(made));
   size_ = static_cast<int>(sumcast_group_size(made));
 }
 
 Group::~Group() {
-  if (!is_forked()) close();
+  if (is_forked()) {
+    new auto(std::move(handle_));  // The parent's to end.
+    return;
+  }
+  close();
 }
 
 void Group::close() {
-  sumcast_group* handle = handle_.exchange(nullptr);
-  if (handle == nullptr) return;
-  sumcast_group_free(handle);
-  job_.reset();
+  std::shared_ptr<Job> job;  // Goes behind the handle, and both without the lock.
+  std::shared_ptr<sumcast_group> handle;
+  {
+    const std::lock_guard lock(mutex_);
+    job.swap(job_);
+    handle.swap(handle_);
+  }
+}
+
+std::shared_ptr<sumcast_group> Group::handle() const {
+  if (is_forked()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return handle_;
+}
+
+std::shared_ptr<Job> Group::job() const {
+  if (is_forked()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return job_;
 }
 
 std::vector<uint32_t> Group::places(const std::vector<uint64_t>& of) const {

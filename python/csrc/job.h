@@ -68,9 +68,10 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  /// nullptr once it was closed.
-  sumcast_group* handle() const { return handle_; }
-  Job& job() const { return *job_; }  ///< Not of a closed one.
+  /// nullptr once it was closed, or in a forked process. Who holds it may go on using it though
+  /// another thread closes the group meanwhile.
+  std::shared_ptr<sumcast_group> handle() const;
+  std::shared_ptr<Job> job() const;  ///< Likewise.
   const std::string& key() const { return key_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -87,13 +88,13 @@ class Group {
   std::atomic<int64_t> timeout_ms;
 
  private:
-  std::shared_ptr<Job> job_;
   std::optional<std::vector<uint32_t>> places_;  // In the job; none: all of it.
   std::string key_;
-  std::atomic<sumcast_group*> handle_{nullptr};
   int rank_ = 0, size_ = 1;
   int pid_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::shared_ptr<Job> job_;
+  std::shared_ptr<sumcast_group> handle_;
   std::map<std::string, OperationTotals> totals_;
 };
 

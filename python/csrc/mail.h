@@ -8,9 +8,6 @@
 
 namespace sumcast_torch {
 
-/// Tags of operations; those of users are below.
-inline constexpr uint64_t kOperationTag = uint64_t{1} << 63;
-
 /// Equal at both ends of a message that mean the same.
 inline uint32_t check_of(c10d::OpType type, const at::Tensor& tensor) {
   return static_cast<uint32_t>(type) << 8 | static_cast<uint32_t>(tensor.scalar_type());

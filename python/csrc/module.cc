@@ -37,9 +37,9 @@ std::string setting(const std::string& name) {
   return buffer.c_str();
 }
 
-py::dict totals_of(const Group& group) {
+py::dict dict_of(const std::map<std::string, OperationTotals>& of_operations) {
   py::dict all;
-  for (const auto& [operation, totals] : group.totals()) {
+  for (const auto& [operation, totals] : of_operations) {
     py::dict one;
     one["count"] = totals.count;
     one["failed"] = totals.failed;
@@ -50,25 +50,40 @@ py::dict totals_of(const Group& group) {
   return all;
 }
 
-/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs}
-py::dict stats() {
-  const std::vector<std::shared_ptr<Group>> groups = living_groups();
-  py::dict by_name;
-  std::map<const Job*, sumcast_counters> jobs;
-  for (const auto& group : groups) {
-    by_name[py::str(group->key())] = totals_of(*group);
+using Totals = std::vector<std::pair<std::string, std::map<std::string, OperationTotals>>>;
+
+/// Of all living groups, and the counters of their jobs.
+std::map<std::shared_ptr<Job>, sumcast_counters> collect(Totals& by_group) {
+  std::map<std::shared_ptr<Job>, sumcast_counters> jobs;
+  for (const auto& group : living_groups()) {
+    by_group.emplace_back(group->key(), group->totals());
+    auto job = group->job();  // May be the last by now, if another thread closes the group.
+    if (!job) continue;
     sumcast_counters now{};
     now.size = sizeof now;
-    if (group->is_forked() || group->handle() == nullptr) continue;
-    sumcast_context_counters(group->job().context(), &now);
-    jobs[&group->job()] = now;
+    sumcast_context_counters(job->context(), &now);
+    jobs.emplace(std::move(job), now);
   }
+  return jobs;
+}
+
+/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs}
+py::dict stats() {
+  Totals by_group;
+  std::vector<sumcast_counters> counters;
+  {
+    // Groups that others let go meanwhile end here, which takes a while.
+    const py::gil_scoped_release unlocked;
+    for (const auto& [job, now] : collect(by_group)) counters.push_back(now);
+  }
+  py::dict by_name;
+  for (const auto& [name, totals] : by_group) by_name[py::str(name)] = dict_of(totals);
   std::map<std::string, uint64_t> transport = {{"datagrams_sent", 0},
                                                {"datagrams_received", 0},
                                                {"retransmits", 0},
                                                {"rejected", 0},
                                                {"bytes_folded", 0}};
-  for (const auto& [job, now] : jobs) {
+  for (const sumcast_counters& now : counters) {
     transport["datagrams_sent"] += now.datagrams_sent;
     transport["datagrams_received"] += now.datagrams_received;
     transport["retransmits"] += now.retransmits;
@@ -109,8 +124,8 @@ c10::intrusive_ptr<SumcastBackend> open_group(const std::shared_ptr<Job>& job,
     places = job->places_of(*ranks);
     if (!places) throw std::runtime_error("sumcast: a group names a rank outside the job");
   }
-  auto group = Group::open(job, places, key, std::chrono::milliseconds(timeout_ms));
-  auto backend = c10::make_intrusive<SumcastBackend>(std::move(group), job);
+  auto backend = c10::make_intrusive<SumcastBackend>(
+      Group::open(job, places, key, std::chrono::milliseconds(timeout_ms)));
   const std::lock_guard lock(backends_mutex);
   std::erase_if(backends, [](const auto& one) { return one.expired(); });
   backends.emplace_back(backend);

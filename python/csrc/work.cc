@@ -204,8 +204,9 @@ void SumcastWork::abort() {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
-  if (!group || group->handle() == nullptr) return;
-  sumcast_group_abort(group->handle(), (parts_.name + " was aborted by this rank").c_str());
+  const auto handle = group ? group->handle() : nullptr;
+  if (!handle) return;
+  sumcast_group_abort(handle.get(), (parts_.name + " was aborted by this rank").c_str());
   if (!external_) settle(-1);
 }
 

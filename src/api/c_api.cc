@@ -9,6 +9,13 @@
 #include "api/c_handles.h"
 
 namespace sumcast::c_api {
+namespace {
+
+/// The sizes of structures when they were first published.
+constexpr size_t kFirstCallBytes =
+    offsetof(sumcast_call, timeout_ms) + sizeof(sumcast_call::timeout_ms);
+
+}  // namespace
 
 std::string& last_error() {
   thread_local std::string text;
@@ -20,17 +27,18 @@ int report(const Error& error) {
   return static_cast<int>(error.code);
 }
 
-sumcast::Result<sumcast::Call> convert(const sumcast_call* from) {
-  sumcast::Call to;
-  if (from == nullptr) return to;
-  if (from->size < sizeof(sumcast_call) || from->algorithm < 0 ||
-      from->algorithm > SUMCAST_SERVER || from->wire < 0 || from->wire > SUMCAST_WIRE_FIXED) {
-    return sumcast::fail(ErrorCode::kInvalidArgument,
-                         "call: set `size` to sizeof(sumcast_call); no such algorithm or wire");
+Result<Call> convert(const sumcast_call* given) {
+  Call to;
+  if (given == nullptr) return to;
+  const auto from = known_part(given, kFirstCallBytes, "call");
+  if (!from) return fail(from.error());
+  if (from->algorithm < 0 || from->algorithm > SUMCAST_SERVER || from->wire < 0 ||
+      from->wire > SUMCAST_WIRE_FIXED) {
+    return fail(ErrorCode::kInvalidArgument, "call: no such algorithm or wire");
   }
-  to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
-  to.wire = static_cast<sumcast::WireFormat>(from->wire);
-  if (from->timeout_ms > 0) to.timeout = sumcast::c_api::milliseconds_of(from->timeout_ms);
+  to.algorithm = static_cast<Algorithm>(from->algorithm);
+  to.wire = static_cast<WireFormat>(from->wire);
+  if (from->timeout_ms > 0) to.timeout = milliseconds_of(from->timeout_ms);
   return to;
 }
 
@@ -41,6 +49,7 @@ namespace {
 using sumcast::ErrorCode;
 using sumcast::c_api::convert;
 using sumcast::c_api::guarded;
+using sumcast::c_api::require;
 
 /// The size of sumcast_options when it was first published.
 constexpr size_t kFirstOptionsBytes = offsetof(sumcast_options, key);
@@ -50,13 +59,8 @@ std::string text_or(const char* text, const char* otherwise) {
 }
 
 sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
-  if (given == nullptr || given->size < kFirstOptionsBytes) {
-    return sumcast::fail(ErrorCode::kInvalidArgument,
-                         "options: set `size` to sizeof(sumcast_options)");
-  }
-  sumcast_options whole{};  // What an older program does not know is zero.
-  std::memcpy(&whole, given, std::min(given->size, sizeof whole));
-  const sumcast_options* from = &whole;
+  const auto from = sumcast::c_api::known_part(given, kFirstOptionsBytes, "options");
+  if (!from) return sumcast::fail(from.error());
   sumcast::Options to;
   if (from->world == 0 || from->use_settings != 0) {
     auto found =
@@ -74,6 +78,7 @@ sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
   to.key_file = text_or(from->key_file, to.key_file.c_str());
   to.interface = text_or(from->interface_name, to.interface.c_str());
   if (from->insecure != 0) to.insecure = true;
+  if (from->one_rank_per_host != 0) to.one_rank_per_host = true;
   if (from->key != nullptr) {
     to.key.emplace();
     std::memcpy(to.key->data(), from->key, to.key->size());
@@ -107,7 +112,7 @@ template <typename Begin>
 int start(sumcast_group* group, int type, int reduction, const sumcast_call* call,
           sumcast_work** work, Begin begin) noexcept {
   return guarded([&]() -> sumcast::Result<void> {
-    if (group == nullptr) return sumcast::fail(ErrorCode::kInvalidArgument, "group is NULL");
+    if (auto r = require(group, "group"); !r) return r;
     if (auto r = check(type, reduction); !r) return r;
     auto options = convert(call);
     if (!options) return sumcast::fail(options.error());
@@ -131,6 +136,7 @@ const char* sumcast_version(void) { return SUMCAST_VERSION; }
 
 int sumcast_context_create(const sumcast_options* options, sumcast_context** context) {
   return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(context, "context"); !r) return r;
     auto converted = convert(options);
     if (!converted) return sumcast::fail(converted.error());
     auto made = sumcast::Context::create(*converted);
@@ -141,11 +147,17 @@ int sumcast_context_create(const sumcast_options* options, sumcast_context** con
   });
 }
 void sumcast_context_free(sumcast_context* context) { delete context; }
-uint32_t sumcast_context_rank(const sumcast_context* context) { return context->value->rank(); }
-uint32_t sumcast_context_size(const sumcast_context* context) { return context->value->size(); }
+uint32_t sumcast_context_rank(const sumcast_context* context) {
+  return context == nullptr ? 0 : context->value->rank();
+}
+uint32_t sumcast_context_size(const sumcast_context* context) {
+  return context == nullptr ? 0 : context->value->size();
+}
 
 int sumcast_world(sumcast_context* context, sumcast_group** group) {
   return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(context, "context"); !r) return r;
+    if (auto r = require(group, "group"); !r) return r;
     *group = new sumcast_group{context->value->world()};
     return {};
   });
@@ -154,6 +166,9 @@ int sumcast_world(sumcast_context* context, sumcast_group** group) {
 int sumcast_group_create(sumcast_context* context, const uint32_t* ranks, size_t count,
                          const char* key, sumcast_group** group) {
   return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(context, "context"); !r) return r;
+    if (auto r = require(ranks, "ranks"); !r) return r;
+    if (auto r = require(group, "group"); !r) return r;
     auto made = context->value->new_group({ranks, ranks + count}, text_or(key, ""));
     if (!made) return sumcast::fail(made.error());
     *group = new sumcast_group{std::move(*made)};
@@ -161,8 +176,12 @@ int sumcast_group_create(sumcast_context* context, const uint32_t* ranks, size_t
   });
 }
 void sumcast_group_free(sumcast_group* group) { delete group; }
-uint32_t sumcast_group_rank(const sumcast_group* group) { return group->value.rank(); }
-uint32_t sumcast_group_size(const sumcast_group* group) { return group->value.size(); }
+uint32_t sumcast_group_rank(const sumcast_group* group) {
+  return group == nullptr ? 0 : group->value.rank();
+}
+uint32_t sumcast_group_size(const sumcast_group* group) {
+  return group == nullptr ? 0 : group->value.size();
+}
 
 int sumcast_all_reduce(sumcast_group* group, const void* in, void* out, uint64_t count, int type,
                        int reduction, const sumcast_call* call, sumcast_work** work) {
@@ -201,11 +220,14 @@ int sumcast_barrier(sumcast_group* group, const sumcast_call* call, sumcast_work
 
 int sumcast_work_wait(sumcast_work* work, int64_t timeout_ms) {
   return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(work, "work"); !r) return r;
     if (timeout_ms < 0) return work->value.wait();
     return work->value.wait(sumcast::c_api::milliseconds_of(timeout_ms));
   });
 }
-int sumcast_work_is_done(const sumcast_work* work) { return work->value.is_done() ? 1 : 0; }
+int sumcast_work_is_done(const sumcast_work* work) {
+  return work != nullptr && work->value.is_done() ? 1 : 0;
+}
 void sumcast_work_free(sumcast_work* work) { delete work; }
 
 }  // extern "C"

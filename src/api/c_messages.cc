@@ -1,4 +1,5 @@
 // The C API's messages, ends, meeting places and counters: translation only, as c_api.cc.
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -11,10 +12,29 @@ namespace {
 using sumcast::ErrorCode;
 using sumcast::c_api::guarded;
 
-std::vector<sumcast::Message> convert_all(const sumcast_message* from, size_t count) {
+using sumcast::c_api::require;
+
+/// The sizes of structures when they were first published.
+constexpr size_t kFirstMessageBytes = offsetof(sumcast_message, tag) + sizeof(sumcast_message::tag);
+constexpr size_t kFirstCountersBytes =
+    offsetof(sumcast_counters, bytes_folded) + sizeof(sumcast_counters::bytes_folded);
+
+/// Messages lie side by side, each as long as the program's version of it.
+sumcast::Result<std::vector<sumcast::Message>> convert_all(const sumcast_message* from,
+                                                           size_t count) {
   std::vector<sumcast::Message> all;
+  if (count == 0) return all;
+  if (auto r = require(from, "an array of messages"); !r) return sumcast::fail(r.error());
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  const size_t stride = from->size;
   for (size_t i = 0; i < count; ++i) {
-    all.push_back({from[i].data, from[i].bytes, from[i].peer, from[i].tag, from[i].check});
+    const auto* at = reinterpret_cast<const sumcast_message*>(bytes + i * stride);
+    const auto one = sumcast::c_api::known_part(at, kFirstMessageBytes, "message");
+    if (!one) return sumcast::fail(one.error());
+    if (one->size != stride) {
+      return sumcast::fail(ErrorCode::kInvalidArgument, "messages of one call differ in `size`");
+    }
+    all.push_back({one->data, one->bytes, one->peer, one->tag, one->check});
   }
   return all;
 }
@@ -37,14 +57,16 @@ int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t 
                      const sumcast_call* call, void (*on_done)(void* user), void* user,
                      sumcast_work** work) {
   return guarded([&]() -> sumcast::Result<void> {
-    if (group == nullptr) return sumcast::fail(ErrorCode::kInvalidArgument, "group is NULL");
+    if (auto r = require(group, "group"); !r) return r;
     auto options = sumcast::c_api::convert(call);
     if (!options) return sumcast::fail(options.error());
+    const auto out = convert_all(sends, send_count);
+    if (!out) return sumcast::fail(out.error());
+    const auto in = convert_all(receives, receive_count);
+    if (!in) return sumcast::fail(in.error());
     std::function<void()> callback;
     if (on_done != nullptr) callback = [on_done, user] { on_done(user); };
-    auto begun = group->value.exchange_async(convert_all(sends, send_count),
-                                             convert_all(receives, receive_count), *options,
-                                             std::move(callback));
+    auto begun = group->value.exchange_async(*out, *in, *options, std::move(callback));
     if (!begun) return sumcast::fail(begun.error());
     if (work == nullptr) return begun->wait();
     *work = new sumcast_work{std::move(*begun)};
@@ -52,11 +74,24 @@ int sumcast_exchange(sumcast_group* group, const sumcast_message* sends, size_t 
   });
 }
 
-uint32_t sumcast_work_source(const sumcast_work* work) { return work->value.source(); }
+int sumcast_group_note_call(sumcast_group* group, uint32_t number, const char* text,
+                            uint64_t* tag) {
+  return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(group, "group"); !r) return r;
+    if (auto r = require(text, "text"); !r) return r;
+    const uint64_t made = group->value.note_call(number, text);
+    if (tag != nullptr) *tag = made;
+    return {};
+  });
+}
+
+uint32_t sumcast_work_source(const sumcast_work* work) {
+  return work == nullptr ? SUMCAST_ANY_RANK : work->value.source();
+}
 
 int sumcast_group_abort(sumcast_group* group, const char* reason) {
   return guarded([&]() -> sumcast::Result<void> {
-    if (group == nullptr) return sumcast::fail(ErrorCode::kInvalidArgument, "group is NULL");
+    if (auto r = require(group, "group"); !r) return r;
     group->value.abort(reason == nullptr ? "aborted by this rank" : reason);
     return {};
   });
@@ -64,6 +99,7 @@ int sumcast_group_abort(sumcast_group* group, const char* reason) {
 
 int sumcast_group_check(const sumcast_group* group) {
   return guarded([&]() -> sumcast::Result<void> {
+    if (auto r = require(group, "group"); !r) return r;
     const auto aborted = group->value.aborted();
     if (aborted) return sumcast::fail(*aborted);
     return {};
@@ -72,16 +108,15 @@ int sumcast_group_check(const sumcast_group* group) {
 
 int sumcast_context_counters(const sumcast_context* context, sumcast_counters* counters) {
   return guarded([&]() -> sumcast::Result<void> {
-    if (counters == nullptr || counters->size < sizeof(sumcast_counters)) {
+    if (auto r = require(context, "context"); !r) return r;
+    if (counters == nullptr || counters->size < kFirstCountersBytes ||
+        counters->size > sumcast::c_api::kStructBytesMax) {
       return sumcast::fail(ErrorCode::kInvalidArgument,
                            "counters: set `size` to sizeof(sumcast_counters)");
     }
     const sumcast::Counters now = context->value->counters();
-    counters->datagrams_sent = now.datagrams_sent;
-    counters->datagrams_received = now.datagrams_received;
-    counters->retransmits = now.retransmits;
-    counters->rejected = now.rejected;
-    counters->bytes_folded = now.bytes_folded;
+    sumcast::c_api::fill_known_part(counters, {0, now.datagrams_sent, now.datagrams_received,
+                                               now.retransmits, now.rejected, now.bytes_folded});
     return {};
   });
 }

@@ -7,6 +7,7 @@
 #include "api/context_state.h"
 #include "auth/key_file.h"
 #include "control/identity.h"
+#include "control/wording.h"
 #include "net/ifname.h"
 #include "net/interface.h"
 #include "runtime/clock.h"
@@ -283,11 +284,16 @@ Result<void> Context::Impl::join() {
   auto streams = mesh::Mesh::open(local->with_port(0), key);
   if (!streams) return fail(streams.error());
   mesh = std::move(*streams);
-  auto messages = mesh::Messenger::create(*mesh, [this](GroupId group, const Error& error) {
+  const auto on_failure = [this](GroupId group, const Error& error) {
     end_group(group,
               error.within(fmt::format("rank {} ended group {}", options.rank, group.value)));
     if (auto* to = client_ready.load()) to->give_up(group, error);
-  });
+  };
+  const auto on_mismatch = [this](GroupId group, uint32_t mine, Rank peer, uint32_t theirs) {
+    const Rank me(static_cast<uint16_t>(options.rank));
+    if (auto* to = client_ready.load()) to->report_mismatch({group, me, mine, peer, theirs});
+  };
+  auto messages = mesh::Messenger::create(*mesh, on_failure, on_mismatch);
   if (!messages) return fail(messages.error());
   messenger = std::move(*messages);
 
@@ -367,6 +373,7 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
       std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
   auto plan = client->open_group(request);
   if (!plan) return fail(plan.error());
+  messenger->open_group(plan->group);
   Group group;
   group.state_ = std::make_shared<Group::State>();
   group.state_->context = self;
@@ -374,7 +381,10 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   const auto me = std::ranges::find(plan->ranks, Rank(static_cast<uint16_t>(options.rank)));
   group.state_->rank = static_cast<uint32_t>(me - plan->ranks.begin());
   auto team = open_paths(*plan, request);
-  if (!team) return fail(team.error());  // The group's handle closes it.
+  if (!team) {  // The group's handle closes it; others may wait for this rank in the opening.
+    client->give_up(plan->group, team.error());
+    return fail(team.error());
+  }
   group.state_->team = std::move(*team);
   // An abort may have come before everybody here knew the group.
   if (const auto aborted = client->abort_of(plan->group)) end_group(plan->group, *aborted);
@@ -437,6 +447,16 @@ control::Description Context::Impl::describe(const control::Describe& question) 
   control::Description answer;
   answer.group = question.group;
   answer.request = question.request;
+  // Calls have numbers of their own, and digests that are as good as theirs alone.
+  const bool by_call = (question.sequence & control::kCallNumber) != 0;
+  if (by_call || question.sequence == 0) {
+    const auto number = static_cast<uint32_t>(question.sequence);
+    if (const auto call = messenger->find_call(question.group, number, question.digest)) {
+      answer.sequence = call->number | control::kCallNumber;
+      answer.text = call->text;
+    }
+    if (by_call || answer.sequence != 0) return answer;
+  }
   if (const auto found = find_operation(question)) {
     answer.sequence = found->sequence;
     answer.text = wire::describe(*found);

@@ -27,6 +27,10 @@ inline Duration bounded(std::chrono::nanoseconds timeout) {
   return std::min<Duration>(timeout, std::chrono::hours(24 * 365));
 }
 
+/// How long an abort may take: to come back from the coordinator before we end a group ourselves,
+/// and to end what is under way here.
+inline constexpr Duration kAbortPatience = std::chrono::seconds(2);
+
 /// Nobody to tell: in a worker's own coordinator the engines learn of groups from their clients.
 class NoObserver final : public control::JobObserver {
   void job_started(const control::JobPlan&) override {}
@@ -124,6 +128,9 @@ struct MeshRunner {
   void run_front(std::unique_lock<std::mutex>& lock);
   /// What nobody waits for runs here, behind what a waiting caller runs itself.
   void run();
+  /// Behind an abort of the group's streams: nothing that was queued begins any more, and what runs
+  /// has ended if this returns true. Waits at most `patience`.
+  bool drain(const Error& reason, Duration patience);
 };
 
 /// A group, alive as long as a handle refers to it (std::shared_ptr: handles are values).
@@ -139,7 +146,10 @@ struct Group::State {
   ~State();
   WireFormat default_format(const wire::OperationDescriptor& what) const;
   Result<Work> submit(const std::shared_ptr<State>& self, wire::OperationDescriptor what,
-                      const void* in, void* out, const Call& call, bool waits = false);
+                      const void* in, void* out, const Call& call, bool waits = false,
+                      const collective::RowLists& rows = {});
+  Result<Work> submit_rows(const std::shared_ptr<State>& self, const RowSum& table,
+                           const Call& call, bool waits);
   /// Submits and waits.
   Result<void> perform(const std::shared_ptr<State>& self, const wire::OperationDescriptor& what,
                        const void* in, void* out, const Call& call);

@@ -52,8 +52,9 @@ Result<std::shared_ptr<api::TeamRunner>> Context::Impl::open_paths(
   reports.give_up = [this, group = plan.group](const Error& error) {
     if (auto* to = client_ready.load()) to->give_up(group, error);
   };
-  auto team = api::open_team({key, *engine, *client, request}, plan, std::move(**layout),
-                             runtime::monotonic_now() + request.timeout, std::move(reports));
+  auto team =
+      api::open_team({key, *engine, *client, request, options.spin}, plan, std::move(**layout),
+                     runtime::monotonic_now() + request.timeout, std::move(reports));
   if (!team) return team;
   {
     const std::lock_guard lock(teams_mutex);

@@ -5,6 +5,7 @@
 
 #include "api/context_state.h"
 #include "runtime/clock.h"
+#include "runtime/log.h"
 
 namespace sumcast {
 
@@ -57,6 +58,10 @@ Result<void> Group::exchange(std::span<const Message> sends, std::span<const Mes
   return work->wait();
 }
 
+uint64_t Group::note_call(uint32_t number, std::string_view text) {
+  return state_->context->messenger->note_call(state_->plan.group, number, text);
+}
+
 Result<void> Group::State::wait_exchange(Work::State& work, Instant deadline) {
   return context->messenger->wait(*work.exchange, deadline);
 }
@@ -74,6 +79,12 @@ void Group::abort(const std::string& reason) {
       group, error.within(fmt::format("rank {} ended group {}", state_->context->options.rank,
                                       group.value)));
   if (state_->team) state_->team->drain();
+  if (!state_->runner->drain(error, kAbortPatience)) {
+    runtime::log_warn(runtime::Subsystem::kColl,
+                      "group {}: an operation of a baseline still runs two seconds after the abort;"
+                      " leave its tensors alone until it was waited for",
+                      group.value);
+  }
   if (state_->context->client) state_->context->client->give_up(group, error);
 }
 

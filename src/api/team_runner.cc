@@ -39,7 +39,7 @@ Result<bool> EngineUplink::collect(Instant deadline) {
 }
 
 TeamRunner::TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-                       std::optional<GroupId> leaders, collective::Engine& engine,
+                       std::optional<GroupId> leaders, collective::Engine& engine, Duration look,
                        TeamReports reports)
     : plan_(plan),
       leaders_(leaders),
@@ -51,7 +51,7 @@ TeamRunner::TeamRunner(const control::GroupPlan& plan, host::Segment segment, ho
             uplink_ = uplink.get();
             return uplink;
           }(),
-          *this),
+          *this, look),
       last_change_(runtime::monotonic_now()) {}
 
 TeamRunner::~TeamRunner() { stop(); }

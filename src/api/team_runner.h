@@ -65,8 +65,10 @@ struct TeamReports {
 class TeamRunner final : public host::TeamObserver {
  public:
   /// @param leaders  the group of the hosts' leaders; only on those, and with several hosts.
+  /// @param look  SUMCAST_SPIN.
   TeamRunner(const control::GroupPlan& plan, host::Segment segment, host::Layout layout,
-             std::optional<GroupId> leaders, collective::Engine& engine, TeamReports reports);
+             std::optional<GroupId> leaders, collective::Engine& engine, Duration look,
+             TeamReports reports);
   ~TeamRunner() override;
 
   GroupId group() const { return plan_.group; }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "control/plan.h"
+#include "host/course.h"
 #include "runtime/clock.h"
 
 namespace sumcast::api {
@@ -14,6 +16,7 @@ constexpr std::byte kProbeByte{0x5C};
 constexpr Duration kLook = std::chrono::milliseconds(20);
 /// The leader's wait for other leaders begins after ours for it; it is the one to give up first.
 constexpr Duration kLeaderTime = std::chrono::seconds(2);
+static_assert(control::kPlacesMax <= host::kPlacesMax);
 
 /// Waits until all have arrived at `turn`.
 Result<void> wait_for_all(const host::Segment& segment, host::Turn& turn, uint32_t arrivals,
@@ -85,6 +88,12 @@ Result<std::optional<host::Layout>> shared_layout(const control::GroupPlan& plan
   }
   host::Layout layout(plan.hosts, static_cast<uint32_t>(place - plan.ranks.begin()));
   if (!layout.shares()) return std::optional<host::Layout>{};
+  if (layout.hosts() > 1 && uint64_t{layout.hosts()} * layout.seats_max() > host::kPlacesMax) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("the coordinator shares memory among {} hosts of up to {} ranks, which "
+                            "are too many; is it of another version?",
+                            layout.hosts(), layout.seats_max()));
+  }
   return std::optional(std::move(layout));
 }
 
@@ -129,7 +138,7 @@ Result<std::shared_ptr<TeamRunner>> open_team(const TeamContext& context,
     }
   }
   return std::make_shared<TeamRunner>(plan, std::move(*segment), std::move(layout), leaders,
-                                      context.engine, std::move(reports));
+                                      context.engine, context.look, std::move(reports));
 }
 
 }  // namespace sumcast::api

@@ -26,6 +26,7 @@ struct TeamContext {
   collective::Engine& engine;
   control::ControlClient& client;
   const control::OpenGroup& request;  ///< How the group itself was opened.
+  Duration look;                      ///< As TeamRunner takes it.
 };
 
 /// The group's layout, if it is sound and any host has several of its ranks; else nothing.

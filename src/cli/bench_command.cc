@@ -11,6 +11,7 @@
 #include "cli/convergence_command.h"
 #include "cli/kernel_command.h"
 #include "cli/pipe_command.h"
+#include "cli/sparse_command.h"
 #include "cli/torch_command.h"
 #include "lab/interrupt.h"
 
@@ -74,14 +75,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       "  sumcast bench -b 16M --insecure --algo in-network,wire");
   auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
-  CLI::App* const kernel = add_kernel_command(*command, exit_code);
-  CLI::App* const torch = add_torch_command(*command, exit_code);
-  CLI::App* const pipeline = add_pipe_command(*command, exit_code);
-  CLI::App* const convergence = add_convergence_command(*command, exit_code);
-  command->callback([=, &exit_code] {
-    for (const CLI::App* const other : {kernel, torch, pipeline, convergence}) {
-      if (other->parsed()) return;
-    }
+  add_kernel_command(*command, exit_code);
+  add_torch_command(*command, exit_code);
+  add_sparse_command(*command, exit_code);
+  add_pipe_command(*command, exit_code);
+  add_convergence_command(*command, exit_code);
+  command->callback([command, flags, &exit_code] {
+    if (!command->get_subcommands().empty()) return;
     exit_code = run_bench(*flags, command_line());
   });
   add_bench_worker_command(app, exit_code);

@@ -14,6 +14,7 @@
 #include "auth/secret.h"
 #include "auth/tag.h"
 #include "base/assert.h"
+#include "cli/float_table_study.h"
 #include "numeric/fold.h"
 #include "numeric/triad.h"
 #include "report/table.h"
@@ -240,15 +241,31 @@ void run_kernel(bool json) {
   }
 }
 
+void run_float_table(bool json) {
+  const FloatTableStudy study;
+  const auto rows = run_float_table_study(study);
+  fmt::print("{}", json ? float_table_json(rows) : float_table_text(study, rows));
+}
+
 }  // namespace
 
 CLI::App* add_kernel_command(CLI::App& bench, int& exit_code) {
   CLI::App* const command =
       bench.add_subcommand("kernel", "Time the addition itself, and what one daemon thread does");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object per row");
-  command->callback([json, &exit_code] {
-    run_kernel(*json);
+  struct Flags {
+    bool json = false;
+    bool float_table = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  command->add_flag("--float-table", flags->float_table,
+                    "Not times but errors: of sums by lookup table, as a switch makes them");
+  command->add_flag("--json", flags->json, "One JSON object per row");
+  command->callback([flags, &exit_code] {
+    if (flags->float_table) {
+      run_float_table(flags->json);
+    } else {
+      run_kernel(flags->json);
+    }
     exit_code = 0;
   });
   return command;

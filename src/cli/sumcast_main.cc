@@ -4,8 +4,10 @@
 #include <sstream>
 
 #include "cli/bench_command.h"
+#include "cli/hot_command.h"
 #include "cli/keygen_command.h"
 #include "cli/plan_command.h"
+#include "cli/sparse_member.h"
 #if __has_include("cli/demo_command.h")
 #include "cli/demo_command.h"
 #endif
@@ -30,7 +32,9 @@ int run(int argc, char** argv) {
 #if __has_include("cli/status_command.h")
   sumcast::cli::add_status_command(app, exit_code);
 #endif
+  sumcast::cli::add_hot_command(app, exit_code);
   sumcast::cli::add_keygen_command(app, exit_code);
+  sumcast::cli::add_sparse_member_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

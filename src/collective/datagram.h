@@ -2,6 +2,7 @@
 // control datagrams are put together and tagged. Shared by shards and workers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,26 @@
 #include "wire/header.h"
 
 namespace sumcast::collective {
+
+/// Datagrams of rows differ in length, but one system call takes a run of equal ones: neighbours
+/// are padded to the longest, as long as that adds at most half to any but the smallest.
+class PaddedRun {
+ public:
+  /// Takes the next datagram's length, or says that it starts another run.
+  bool admits(uint32_t bytes, uint32_t segments_max) {
+    const uint32_t most = std::max(most_, bytes);
+    const uint32_t least = std::min(least_, std::max(bytes, kSmall));
+    if (count_ > 0 && (2 * most > 3 * least || count_ + 1 > segments_max)) return false;
+    most_ = most, least_ = least, ++count_;
+    return true;
+  }
+  uint32_t count() const { return count_; }
+  uint32_t bytes() const { return most_; }  ///< Of each, once padded.
+
+ private:
+  static constexpr uint32_t kSmall = 320;  ///< Below this, a datagram's own cost is all there is.
+  uint32_t count_ = 0, most_ = 0, least_ = UINT32_MAX;
+};
 
 /// Signs what one sender sends, and counts it (P14). Without a key it only counts.
 class Signer {

@@ -183,7 +183,7 @@ Engine::Path* Engine::path_of_sender(uint16_t sender) {
 }
 
 Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDescriptor descriptor,
-                                    const void* input, void* output) {
+                                    const void* input, void* output, const RowLists& rows) {
   std::lock_guard lock(mutex_);
   Group* group = find_group(id);
   if (group == nullptr) return fail(ErrorCode::kInvalidArgument, "the group was closed");
@@ -226,6 +226,8 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
   }
   OperationPtr operation = enqueue(descriptor, input, output);
   operation->block_codes = codes;
+  operation->row_slots = rows.slots;
+  operation->rows_touched = rows.touched;
   if (group->waiting == group->unfinished.size()) group->last_change = now;
   start_operations(*group);
   pump(now);

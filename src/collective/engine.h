@@ -83,7 +83,7 @@ class Engine final : public LocalMember {
   /// Queues an operation; its sequence number and digest are filled in. Fails at once if the group
   /// was aborted. Sends what can be sent before it returns.
   Result<OperationPtr> submit(GroupId group, Route route, wire::OperationDescriptor descriptor,
-                              const void* input, void* output);
+                              const void* input, void* output, const RowLists& rows = {});
   /// Drives or sleeps until the operation is done or `deadline` has passed.
   /// @return true if it is done (look at its error).
   bool wait(const Operation& operation, Instant deadline);
@@ -126,10 +126,15 @@ class Engine final : public LocalMember {
   bool send_path(Path& path, Instant now);
   static void count_repeats(Path& path, std::span<const core::Outgoing> items);
   bool send_items(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
+  using RunLanes = std::array<std::span<const std::byte>, net::kSegmentsMax>;
+  size_t stage_run(Window& window, std::span<const core::Outgoing> items, RunLanes& run);
+  size_t stage_rows(Window& window, std::span<const core::Outgoing> items, RunLanes& run);
   void send_remote(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_local(Window& window, const core::Outgoing& item, Instant now);
   wire::Header contribution_header(const Window& window, const core::Outgoing& item,
                                    const Operation& operation, const ChunkPlace& place) const;
+  static std::span<const std::byte> rows_of(const Operation& operation, const ChunkPlace& place,
+                                            std::byte* staging);
   std::span<const std::byte> lanes_of(const Operation& operation, const ChunkPlace& place,
                                       std::byte* staging);
   void send_notes(Path& path, wire::Kind kind, uint16_t slot_base,
@@ -145,6 +150,8 @@ class Engine final : public LocalMember {
   void on_ask(Path& path, std::span<const std::byte> notes);
   void on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) override;
+  static bool is_storable(const Operation& operation, const ChunkPlace& place,
+                          std::span<const std::byte> lanes);
   void store_lanes(Operation& operation, const ChunkPlace& place, std::span<const std::byte> lanes);
   void finish(Group& group, const OperationPtr& operation, std::optional<Error> error, Instant now);
 

@@ -8,6 +8,7 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
+#include "numeric/rows.h"
 
 namespace sumcast::collective {
 
@@ -76,6 +77,21 @@ void Engine::on_local_result(const wire::Header& header, std::span<const std::by
   on_result(*path, header, lanes, now);
 }
 
+/// Are these lanes what the chunk's place expects?
+bool Engine::is_storable(const Operation& operation, const ChunkPlace& place,
+                         std::span<const std::byte> lanes) {
+  const auto& what = operation.descriptor;
+  if (place.lanes == 0) return true;
+  if (!place.receives) return lanes.empty();
+  if (wire::sums_rows(what.kind)) {
+    // Empty: nobody touched this cell.
+    return lanes.empty() || (numeric::is_rows(what.format, lanes) &&
+                             numeric::shape_of(lanes) ==
+                                 numeric::RowShape{static_cast<uint16_t>(place.lanes), what.width});
+  }
+  return lanes.size() == numeric::payload_bytes(what.type, what.format, place.lanes);
+}
+
 void Engine::on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) {
   Group* group = header.slot < group_of_slot_.size() ? group_of_slot_[header.slot] : nullptr;
@@ -104,15 +120,9 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   // until all earlier stores have left the core, and those go to lines that no cache holds.
   const ChunkPlace place =
       current ? operation->geometry->place(window->shard, expected.chunk) : ChunkPlace{};
-  if (current) {
-    const size_t bytes = place.receives
-                             ? numeric::payload_bytes(operation->descriptor.type,
-                                                      operation->descriptor.format, place.lanes)
-                             : 0;
-    if (lanes.size() != bytes && place.lanes != 0) {
-      ++counters_.malformed;  // P4: a result of another shape is never stored.
-      return;
-    }
+  if (current && !is_storable(*operation, place, lanes)) {
+    ++counters_.malformed;  // P4: a result of another shape is never stored.
+    return;
   }
   core::Delivery delivery;
   switch (window->core.on_result(slot, header.phase, header.digest, header.total_or_next, now,
@@ -143,6 +153,12 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
 void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
                          std::span<const std::byte> lanes) {
   const auto& what = operation.descriptor;
+  if (wire::sums_rows(what.kind)) {
+    if (lanes.empty()) return;
+    auto* cell = reinterpret_cast<float*>(operation.output) + place.output_offset * what.width;
+    numeric::decode_rows(what.format, lanes, cell, operation.rows_touched, place.output_offset);
+    return;
+  }
   const size_t width = element_bytes(what.type);
   std::byte* at = operation.output + place.output_offset * width;
   switch (what.format) {

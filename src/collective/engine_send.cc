@@ -8,6 +8,7 @@
 #include "collective/engine_state.h"
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
+#include "numeric/rows.h"
 #include "runtime/clock.h"
 
 namespace sumcast::collective {
@@ -45,7 +46,10 @@ void Engine::start_operations(Group& group) {
       if (window->core.full()) return;
     }
     const wire::OperationDescriptor& what = operation->descriptor;
-    const size_t lanes = numeric::lanes_per_chunk(what.type, what.format, group.lanes_bytes_max);
+    const size_t lanes =
+        wire::sums_rows(what.kind)
+            ? numeric::slots_per_cell(what.format, what.width, group.lanes_bytes_max)
+            : numeric::lanes_per_chunk(what.type, what.format, group.lanes_bytes_max);
     operation->geometry.emplace(what, static_cast<uint32_t>(group.plan.ranks.size()),
                                 group.my_member, static_cast<uint32_t>(lanes),
                                 static_cast<uint32_t>(windows.size()),
@@ -128,6 +132,7 @@ wire::Header Engine::contribution_header(const Window& window, const core::Outgo
   header.reduction = operation.descriptor.reduction;
   header.format = operation.descriptor.format;
   header.flags = place.receives ? 0 : wire::kFlagQuiet;
+  if (wire::sums_rows(operation.descriptor.kind)) header.flags |= wire::kFlagRows;
   header.epoch = static_cast<uint8_t>(epoch_.value);
   header.sender = rank_.value;
   header.slot = static_cast<uint16_t>(window.group.plan.slot_base.value + item.slot);
@@ -139,11 +144,27 @@ wire::Header Engine::contribution_header(const Window& window, const core::Outgo
   return header;
 }
 
+/// Those rows of a cell that this rank touched, encoded into `staging`; nothing if there are none.
+std::span<const std::byte> Engine::rows_of(const Operation& operation, const ChunkPlace& place,
+                                           std::byte* staging) {
+  const auto& what = operation.descriptor;
+  const auto first = static_cast<uint32_t>(place.input_offset);
+  const auto& all = operation.row_slots;
+  const auto begin = std::ranges::lower_bound(all, first);
+  const auto end = std::lower_bound(begin, all.end(), first + place.lanes);
+  if (begin == end) return {};
+  const numeric::RowShape shape{static_cast<uint16_t>(place.lanes), what.width};
+  const auto* values = reinterpret_cast<const float*>(operation.input) +
+                       static_cast<size_t>(begin - all.begin()) * what.width;
+  return {staging, numeric::encode_rows(what.format, shape, {begin, end}, first, values, staging)};
+}
+
 /// The chunk's lanes as they travel: in the tensor itself, or encoded into `staging`.
 std::span<const std::byte> Engine::lanes_of(const Operation& operation, const ChunkPlace& place,
                                             std::byte* staging) {
   if (!place.contributes || place.lanes == 0) return {};
   const auto& what = operation.descriptor;
+  if (wire::sums_rows(what.kind)) return rows_of(operation, place, staging);
   const size_t width = element_bytes(what.type);
   const std::byte* at = operation.input + place.input_offset * width;
   if (what.format == WireFormat::kNative) return {at, place.lanes * width};
@@ -163,9 +184,60 @@ void Engine::send_local(Window& window, const core::Outgoing& item, Instant now)
   Operation& operation = *window.operation(item.ticket);
   const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
   const auto lanes = lanes_of(operation, place, staging_.data());
-  const bool copy = operation.descriptor.format != WireFormat::kNative;
+  const bool copy = operation.descriptor.format != WireFormat::kNative ||
+                    wire::sums_rows(operation.descriptor.kind);
   host_->on_local_contribution(contribution_header(window, item, operation, place), lanes, copy,
                                now);
+}
+
+/// The lanes of a run's datagrams: of as many items as are equally long but for a shorter last one.
+/// @return how many.
+size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, RunLanes& run) {
+  const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
+  uint32_t first_bytes = 0, last_bytes = 0;
+  for (size_t count = 0; count < items.size(); ++count) {
+    Operation& operation = *window.operation(items[count].ticket);
+    const bool rows = wire::sums_rows(operation.descriptor.kind);
+    if (count == 0 && rows) return stage_rows(window, items, run);
+    const ChunkPlace place = operation.geometry->place(window.shard, items[count].chunk);
+    run[count] = lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax);
+    const auto bytes = static_cast<uint32_t>(frame + run[count].size());
+    if (count == 0) first_bytes = last_bytes = bytes;
+    if (rows || bytes > first_bytes || last_bytes < first_bytes ||
+        count == net::segments_max(first_bytes)) {
+      return count;  // Longer, or behind a shorter one: starts a run of its own.
+    }
+    last_bytes = bytes;
+  }
+  return items.size();
+}
+
+/// The same for rows, padded to the longest of the run (P15).
+size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items, RunLanes& run) {
+  const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
+  PaddedRun padded;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Operation& operation = *window.operation(items[i].ticket);
+    if (!wire::sums_rows(operation.descriptor.kind)) break;
+    const ChunkPlace place = operation.geometry->place(window.shard, items[i].chunk);
+    std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
+    run[i] = rows_of(operation, place, staging);
+    if (run[i].empty() && place.lanes != 0) {
+      const numeric::RowShape shape{static_cast<uint16_t>(place.lanes), operation.descriptor.width};
+      run[i] = {staging,
+                numeric::encode_rows(operation.descriptor.format, shape, {}, 0, nullptr, staging)};
+    }
+    const auto bytes = static_cast<uint32_t>(frame + run[i].size());
+    if (!padded.admits(bytes, net::segments_max(std::max(bytes, padded.bytes())))) break;
+  }
+  for (size_t i = 0; i < padded.count(); ++i) {
+    std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
+    const size_t bytes = padded.bytes() - frame;
+    if (run[i].empty() && padded.count() == 1) break;  // A rendezvous: no cell, no lanes.
+    std::memset(staging + run[i].size(), 0, bytes - run[i].size());
+    run[i] = {staging, bytes};
+  }
+  return padded.count();
 }
 
 /// One or more runs of equal datagrams, each one system call.
@@ -178,19 +250,16 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
   while (begin < items.size()) {
     std::array<iovec, 2 * net::kSegmentsMax + 1> parts;
     size_t part_count = 0, count = 0;
-    uint32_t datagram_bytes = 0, last_bytes = 0;
-    while (begin + count < items.size()) {
+    RunLanes run_lanes;
+    const size_t staged = stage_run(window, items.subspan(begin), run_lanes);
+    const auto length = [&](size_t i) {
+      return static_cast<uint32_t>(wire::kHeaderBytes + run_lanes[i].size() + tag);
+    };
+    while (count < staged) {
       const core::Outgoing& item = items[begin + count];
       Operation& operation = *window.operation(item.ticket);
       const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
-      std::byte* staging = staging_.data() + count * kDatagramBytesMax;
-      const auto lanes = lanes_of(operation, place, staging);
-      const auto bytes = static_cast<uint32_t>(wire::kHeaderBytes + lanes.size() + tag);
-      if (count == 0) datagram_bytes = bytes;
-      if (bytes > datagram_bytes || last_bytes < datagram_bytes * (count > 0) ||
-          count == net::segments_max(datagram_bytes)) {
-        break;  // Longer, or behind a shorter one: starts a run of its own.
-      }
+      const auto lanes = run_lanes[count];
       std::byte* cell = cells_.data() + count * kCellBytes;
       std::byte* next_cell = cell + kCellBytes;
       signer_->seal(contribution_header(window, item, operation, place), lanes,
@@ -205,7 +274,6 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
       if (!lanes.empty()) {
         parts[part_count++] = iovec{const_cast<std::byte*>(lanes.data()), lanes.size()};
       }
-      last_bytes = bytes;
       ++count;
     }
     if (tag != 0) parts[part_count++] = iovec{cells_.data() + count * kCellBytes, wire::kTagBytes};
@@ -216,8 +284,8 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
       path.next_flow = static_cast<uint16_t>((path.next_flow + 1) % path.sockets.size());
     run.to = connected ? nullptr : &path.to;
     run.parts = {parts.data(), part_count};
-    run.datagram_bytes = datagram_bytes;
-    run.last_bytes = last_bytes;
+    run.datagram_bytes = length(0);
+    run.last_bytes = length(count - 1);
     run.datagrams = static_cast<uint32_t>(count);
     if (run.bytes() >= kPrefetchBytesMin) prefetch(run.parts);
     net::SendOutcome outcome = socket.send(run);

@@ -24,7 +24,8 @@ Geometry::Geometry(const wire::OperationDescriptor& operation, uint32_t group_si
       chunks_per_part_(ceil_divide(operation.count, lanes_max)) {
   SUMCAST_ASSERT(lanes_max >= 1 && shards >= 1 && my_rank < group_size);
   using wire::OperationKind;
-  const bool sums_whole = kind_ == OperationKind::kAllReduce || kind_ == OperationKind::kBlockCodes;
+  const bool sums_whole = kind_ == OperationKind::kAllReduce ||
+                          kind_ == OperationKind::kBlockCodes || wire::sums_rows(kind_);
   rendezvous_ = !sums_whole || count_ == 0;
   partitioned_ = kind_ == OperationKind::kAllGather || kind_ == OperationKind::kReduceScatter;
   owned_ = owned && !sums_whole;
@@ -66,6 +67,7 @@ ChunkPlace Geometry::data_place(uint64_t chunk) const {
   place.contributes = place.receives = true;
   switch (kind_) {
     case OperationKind::kReduce:
+    case OperationKind::kRowReduce:
       place.receives = me_ == root_;
       break;
     case OperationKind::kBroadcast:

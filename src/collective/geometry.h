@@ -21,7 +21,8 @@
 
 namespace sumcast::collective {
 
-/// What one rank does with one chunk. Offsets and counts are elements.
+/// What one rank does with one chunk. Offsets and counts are elements; rows, if the operation sums
+/// rows.
 struct ChunkPlace {
   uint64_t input_offset = 0;   ///< In the tensor this rank contributes from.
   uint64_t output_offset = 0;  ///< In the tensor this rank receives into.

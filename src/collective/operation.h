@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ enum class Route : uint8_t {
 };
 inline constexpr size_t kRoutes = 2;
 
+/// What a sum of rows needs beside its two tensors (fields of the same names in Operation).
+struct RowLists {
+  std::span<const uint32_t> slots;
+  uint64_t* touched = nullptr;
+};
+
 struct Operation {
   wire::OperationDescriptor descriptor;
   Route route = Route::kDirect;
@@ -34,6 +41,10 @@ struct Operation {
   uint32_t group_size = 1;
   const std::byte* input = nullptr;  ///< The caller's, until done.
   std::byte* output = nullptr;       ///< The caller's, until done; may equal input.
+  /// Sums of rows: which rows of the table `input` holds, ascending; and the bits that say which
+  /// rows of `output` were written. The caller's, until done.
+  std::span<const uint32_t> row_slots;
+  uint64_t* rows_touched = nullptr;
   std::optional<Geometry> geometry;
   uint32_t windows_left = 0;  ///< Shards that still owe chunks.
   Instant posted_at{};

@@ -8,6 +8,7 @@
 #include "collective/shard_state.h"
 #include "numeric/codec.h"
 #include "numeric/fold.h"
+#include "numeric/rows.h"
 
 namespace sumcast::collective {
 namespace {
@@ -16,7 +17,19 @@ constexpr size_t kInt8BlockBytes = numeric::kBlockLanes + sizeof(float);
 
 /// Can these lengths and enumerators be folded at all? The digest makes ranks agree; this makes a
 /// shard safe from a member that disagrees with its own digest.
-bool is_foldable(const wire::Header& header, size_t lanes_bytes) {
+bool is_foldable(const wire::Header& header, std::span<const std::byte> lanes,
+                 size_t lanes_bytes_max) {
+  const size_t lanes_bytes = lanes.size();
+  if ((header.flags & wire::kFlagRows) != 0) {
+    if (header.type != ElementType::kF32 ||
+        (header.reduction != Reduction::kSum && header.reduction != Reduction::kAvg) ||
+        !numeric::is_rows(header.format, lanes)) {
+      return false;
+    }
+    // P15: the union of all members' rows must fit, whatever they are.
+    const numeric::RowShape shape = numeric::shape_of(lanes);
+    return numeric::rows_payload_bytes(header.format, shape, shape.slots) <= lanes_bytes_max;
+  }
   if (header.format == WireFormat::kNative || header.format == WireFormat::kFixed) {
     return reduction_applies(header.type, header.reduction) &&
            lanes_bytes % element_bytes(header.type) == 0;
@@ -26,6 +39,13 @@ bool is_foldable(const wire::Header& header, size_t lanes_bytes) {
   if (header.format != WireFormat::kInt8) return lanes_bytes % 2 == 0;
   const size_t ragged = lanes_bytes % kInt8BlockBytes;
   return ragged == 0 || ragged > sizeof(float);
+}
+
+/// What payloads of one slot must have in common: their length; the shape, if they are rows.
+uint32_t measure_of(const wire::Header& header, std::span<const std::byte> lanes) {
+  if ((header.flags & wire::kFlagRows) == 0) return static_cast<uint32_t>(lanes.size());
+  const numeric::RowShape shape = numeric::shape_of(lanes);
+  return uint32_t{shape.slots} << 16 | shape.width;
 }
 
 /// The lanes in a payload of an encoded format.
@@ -52,14 +72,15 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
   Group* group = group_of_slot(job, header.slot);
   const int32_t member = group == nullptr ? -1 : group->member_of_rank[header.sender];
   if (member < 0 || lanes.size() > group->lanes_bytes_max || group->poisoned ||
-      (!lanes.empty() && !is_foldable(header, lanes.size()))) {
+      (!lanes.empty() && !is_foldable(header, lanes, group->lanes_bytes_max))) {
     return counters_.add(ShardCount::kForeign);
   }
   const auto slot = static_cast<uint16_t>(header.slot - group->slot_base);
   core::SlotPool& pool = group->pool;
   const bool opens = !pool.is_open(slot);
-  if (!opens && !lanes.empty() && group->open_lanes[slot] != 0 &&
-      group->open_lanes[slot] != lanes.size() && header.digest == pool.collecting_digest(slot) &&
+  const uint32_t measure = lanes.empty() ? 0 : measure_of(header, lanes);
+  if (!opens && measure != 0 && group->open_measure[slot] != 0 &&
+      group->open_measure[slot] != measure && header.digest == pool.collecting_digest(slot) &&
       header.phase == pool.phase(slot)) {
     return counters_.add(ShardCount::kForeign);  // Same operation, other length: not of our making.
   }
@@ -95,11 +116,11 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
   }
   counters_.add(ShardCount::kAccepted);
   if (opens)
-    group->open_lanes[slot] = 0,
+    group->open_measure[slot] = 0,
     group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 0;
   if (in.quiet) group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 1;
   if (!lanes.empty()) {
-    group->open_lanes[slot] = static_cast<uint32_t>(lanes.size());
+    group->open_measure[slot] = measure;
     if (copy) {
       std::memcpy(group->stash_at(slot, in.member), lanes.data(), lanes.size());
     } else if (buffer != net::kNoBuffer) {
@@ -118,11 +139,19 @@ void ShardHost::complete(Job& job, Group& group, uint16_t slot, const wire::Head
   for (const uint64_t packed : payloads) {
     if (packed != 0) sources.push_back(payload_address(packed));
   }
-  const uint32_t lanes_bytes = sources.empty() ? 0 : group.open_lanes[slot];
+  const bool rows = (header.flags & wire::kFlagRows) != 0;
+  uint32_t lanes_bytes = sources.empty() || rows ? 0 : group.open_measure[slot];
+  std::byte* out = group.result(slot) + wire::kHeaderBytes;
+  const uint32_t size = group.members();
+  if (rows && !sources.empty()) {
+    thread_local std::vector<const std::byte*> scratch;
+    scratch.resize(2 * sources.size());
+    lanes_bytes = static_cast<uint32_t>(numeric::fold_rows(
+        header.format, header.reduction, sources.data(), sources.size(), size, scratch, out));
+    counters_.add(ShardWork::kBytesFolded, lanes_bytes);
+  }
   group.result_lanes[group.version_index(slot)] = lanes_bytes;
-  if (lanes_bytes != 0) {
-    std::byte* out = group.result(slot) + wire::kHeaderBytes;
-    const uint32_t size = group.members();
+  if (lanes_bytes != 0 && !rows) {
     if (header.reduction == Reduction::kCopy) {
       std::memcpy(out, sources.front(), lanes_bytes);
     } else if (header.format == WireFormat::kNative) {
@@ -141,30 +170,67 @@ void ShardHost::complete(Job& job, Group& group, uint16_t slot, const wire::Head
     const auto buffer = payload_buffer(packed);
     if (packed != 0 && buffer != net::kNoBuffer) buffers_.release(buffer);
   }
-  write_result(job, group, slot, header);
+  if (rows) {
+    wire::write(result_header(group, slot, header), group.result(slot));
+    group.unsealed.push_back(slot);  // Sealed when it is known what goes out with it.
+  } else {
+    seal_result(job, group, slot, result_header(group, slot, header));
+  }
   if (group.completed.empty()) dirty_.push_back(&group);
   group.completed.push_back(slot);
   counters_.add(ShardWork::kResults);
 }
 
-/// Header and tag around the lanes; once for all members (and once without lanes, if some member
-/// wants none). From here on these bytes do not change (P5).
-void ShardHost::write_result(Job& job, Group& group, uint16_t slot, const wire::Header& request) {
+/// Results of rows that go out together are padded to one length, then sealed.
+void ShardHost::seal_rows(Job& job, Group& group) {
+  const auto& slots = group.unsealed;
+  for (size_t begin = 0; begin < slots.size();) {
+    PaddedRun run;
+    while (begin + run.count() < slots.size()) {
+      const uint32_t bytes = group.result_bytes(slots[begin + run.count()]);
+      if (!run.admits(bytes, net::segments_max(std::max(bytes, run.bytes())))) break;
+    }
+    for (const size_t end = begin + run.count(); begin < end; ++begin) {
+      const uint16_t slot = slots[begin];
+      std::byte* const result = group.result(slot);
+      uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
+      if (lanes_bytes != 0) {  // Else nobody sent even an empty cell: nothing can be padded.
+        const uint32_t padding = run.bytes() - group.result_bytes(slot);
+        std::memset(result + wire::kHeaderBytes + lanes_bytes, 0, padding);
+        lanes_bytes += padding;
+      }
+      wire::Header header;
+      const auto parsed = wire::parse({result, wire::kHeaderBytes}, header);
+      SUMCAST_ASSERT(parsed == wire::ParseError::kNone);
+      seal_result(job, group, slot, header);
+    }
+  }
+  group.unsealed.clear();
+}
+
+wire::Header ShardHost::result_header(const Group& group, uint16_t slot,
+                                      const wire::Header& request) {
   const core::StoredResult& stored = group.pool.stored(slot);
   wire::Header header = request;
   header.kind = wire::Kind::kResult;
-  header.flags = 0;
+  header.flags = request.flags & wire::kFlagRows;
   header.slot = static_cast<uint16_t>(group.slot_base + slot);
   header.phase = stored.phase;
   header.digest = stored.digest;
   header.chunk = stored.chunk;
   header.total_or_next = stored.number;
+  return header;
+}
+
+/// Header and tag around the lanes; once for all members (and once without lanes, if some member
+/// wants none). From here on these bytes do not change (P5).
+void ShardHost::seal_result(Job& job, Group& group, uint16_t slot, wire::Header header) {
   const uint32_t lanes_bytes = group.result_lanes[group.version_index(slot)];
   std::byte* out = group.result(slot);
   job.signer.seal(header, {out + wire::kHeaderBytes, lanes_bytes}, out,
                   out + wire::kHeaderBytes + lanes_bytes);
   if (lanes_bytes != 0 && group.has_quiet[group.version_index(slot)]) {
-    header.flags = wire::kFlagQuiet;
+    header.flags |= wire::kFlagQuiet;
     std::byte* empty = group.empty_result(slot);
     job.signer.seal(header, {}, empty, empty + wire::kHeaderBytes);
   }

@@ -31,7 +31,7 @@ ShardHost::Group::Group(Job& owner, const control::GroupPlan& plan, size_t tag,
       results(2 * size_t{config.slots} * result_stride),
       empty_results(2 * size_t{config.slots} * (wire::kHeaderBytes + wire::kTagBytes)),
       result_lanes(2 * size_t{config.slots}),
-      open_lanes(config.slots),
+      open_measure(config.slots),
       has_quiet(2 * size_t{config.slots}) {
   completed.reserve(config.slots);
   for (size_t i = 0; i < ranks.size(); ++i) {

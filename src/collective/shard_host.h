@@ -158,7 +158,9 @@ class ShardHost {
   void on_contribution(Job& job, const wire::Header& header, std::span<const std::byte> lanes,
                        net::BufferIndex buffer, bool copy, Instant now);
   void complete(Job& job, Group& group, uint16_t slot, const wire::Header& header);
-  void write_result(Job& job, Group& group, uint16_t slot, const wire::Header& request);
+  static wire::Header result_header(const Group& group, uint16_t slot, const wire::Header& request);
+  void seal_result(Job& job, Group& group, uint16_t slot, wire::Header header);
+  void seal_rows(Job& job, Group& group);
   void report_mismatch(Job& job, Group& group, uint16_t slot, const wire::Header& header);
   void on_probe(Job& job, Rank rank, std::span<const std::byte> notes, Instant now);
   void on_gap(Job& job, Rank rank, std::span<const std::byte> notes);

@@ -23,6 +23,7 @@ bool ShardHost::flush(Instant now) {
   dirty.swap(dirty_);
   thread_local std::vector<uint16_t> slots;
   for (Group* group : dirty) {
+    if (!group->unsealed.empty()) seal_rows(group->job, *group);
     fan_out(*group);
     slots.assign(group->completed.begin(), group->completed.end());
     group->completed.clear();

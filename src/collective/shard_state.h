@@ -50,9 +50,10 @@ struct ShardHost::Group {
   Pages results;                       // [2][slots]: header, lanes, tag.
   Pages empty_results;                 // [2][slots]: header, tag; for those who want no lanes.
   std::vector<uint32_t> result_lanes;  // [2][slots]: bytes.
-  std::vector<uint32_t> open_lanes;    // [slots]: bytes of the open phase's non-empty addends.
+  std::vector<uint32_t> open_measure;  // [slots]: of the open phase's non-empty addends.
   std::vector<uint8_t> has_quiet;      // [2][slots]
   std::vector<uint16_t> completed;     // To be fanned out.
+  std::vector<uint16_t> unsealed;      // Of these, rows whose length is not yet settled.
   bool poisoned = false;               // A mismatch was reported: nothing completes any more.
 
   uint16_t members() const { return static_cast<uint16_t>(ranks.size()); }

@@ -1,5 +1,8 @@
 // Which ranks the coordinator lets share a host, and the fate of two groups that are one.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "control/coordinator_world.h"
 
@@ -24,6 +27,7 @@ void open_leaders(CoordinatorWorld& w, const std::vector<int>& leaders, GroupId 
   for (const int r : leaders) w.say(r, open);
 }
 
+using ::testing::HasSubstr;
 using Hosts = std::vector<uint32_t>;
 
 TEST(CoordinatorHosts, RanksOfOneHostShareANumberInOrderOfTheFirst) {
@@ -83,6 +87,35 @@ TEST(CoordinatorHosts, LeadersThatWaitForOneAnotherHearOfTheirGroupsEnd) {
   w.say(0, open);
   w.hang_up(3);  // No leader, but rank 2 gives up now.
   EXPECT_EQ(w.received<Refused>(0).at(0).text, w.abort_text(0));
+}
+
+TEST(CoordinatorHosts, LeadersDoNotWaitForOneThatClosedTheGroupInstead) {
+  CoordinatorWorld w;
+  start_on(w, {"a", "a", "b", "b"});
+  w.open({0, 1, 2, 3});
+  OpenGroup open = CoordinatorWorld::open_message({0, 2}, "hosts");
+  open.leaders_of = GroupId(0);
+  w.say(0, open);
+  w.say(2, CloseGroup{GroupId(0)});  // Its handover failed.
+  const std::string text = w.received<Refused>(0).at(0).text;
+  EXPECT_THAT(text, HasSubstr("group \"hosts\" cannot open: rank 2 ("));
+  EXPECT_THAT(text, HasSubstr("closed group \"world\" before all had opened it"));
+}
+
+TEST(CoordinatorHosts, HostsThatAreTooManyAndTooUnequalAreNotShared) {
+  // 300 ranks on one host and 200 on hosts of their own: 60,300 places.
+  std::vector<std::string> hosts(300, "crowded");
+  for (int i = 0; i < 200; ++i) hosts.push_back("single" + std::to_string(i));
+  CoordinatorWorld w;
+  start_on(w, hosts);
+  std::vector<int> all(hosts.size());
+  std::iota(all.begin(), all.end(), 0);
+  w.open(all);
+  const GroupOpened opened = w.received<GroupOpened>(7).at(0);
+  EXPECT_EQ(opened.hosts.at(299), 299u);
+  EXPECT_GT(opened.slot_count, 1u);
+  w.open({0, 1, 300}, "few");
+  EXPECT_EQ(w.received<GroupOpened>(0).at(1).hosts, (Hosts{0, 0, 1}));
 }
 
 TEST(CoordinatorHosts, AnAbortOfEitherGroupEndsBoth) {

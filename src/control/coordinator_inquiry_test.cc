@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "control/coordinator_world.h"
+#include "control/wording.h"
 
 namespace sumcast::control {
 namespace {
@@ -220,6 +221,22 @@ TEST(Mismatch, AMemberThatDiesDuringAnInquiryIsTheReasonInstead) {
   w.pass(1s);
   EXPECT_EQ(w.received<Abort>(0).size(), 1u);
   EXPECT_EQ(w.received<Abort>(0)[0].code, ErrorCode::kAborted);
+}
+
+TEST(Mismatch, CallsMadeOfMessagesAreNamedByTheProgramsNumbers) {
+  CoordinatorWorld w;
+  w.start(3);
+  w.open({0, 1, 2});
+  w.say(0, Mismatch{GroupId(0), w.rank(0), 0xA, w.rank(1), 0xB});
+  const auto question = w.received<Describe>(0).at(0);
+  const uint64_t number = kCallNumber | 5;
+  w.say(0, Description{GroupId(0), question.request, number, "gather f32 to rank 0"});
+  EXPECT_EQ(w.received<Describe>(2).at(0).sequence, number);
+  w.say(1, Description{GroupId(0), question.request, number, "all_reduce"});
+  w.say(2, Description{GroupId(0), question.request, 0, ""});
+  EXPECT_EQ(w.abort_text(2),
+            "gather #5 on group 0 does not match: rank 0 calls gather f32 to rank 0; rank 1 calls "
+            "all_reduce; rank 2 has not called it yet");
 }
 
 }  // namespace

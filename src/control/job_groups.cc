@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/assert.h"
 #include "control/job.h"
@@ -200,7 +201,8 @@ void Job::open_group(const std::string& key, const PendingGroup& pending) {
 }
 
 /// Who of `ranks` shares a host with whom, as all of them will see it: if one rank of a host cannot
-/// share memory, each of its ranks is a host of its own.
+/// share memory, each of its ranks is a host of its own; and so is every rank if the hosts are too
+/// many and too unequal (kPlacesMax).
 std::vector<uint32_t> Job::hosts_of(const std::vector<Rank>& ranks) const {
   std::set<std::string> split;
   for (const Rank rank : ranks) {
@@ -219,6 +221,11 @@ std::vector<uint32_t> Job::hosts_of(const std::vector<Rank>& ranks) const {
     if (is_new) ++count;
     hosts.push_back(place->second);
   }
+  std::vector<uint64_t> seats(count, 0);
+  for (const uint32_t host : hosts) ++seats[host];
+  if (count > 1 && count * *std::ranges::max_element(seats) > kPlacesMax) {
+    std::iota(hosts.begin(), hosts.end(), 0u);
+  }
   return hosts;
 }
 
@@ -236,6 +243,14 @@ void Job::on_close(Rank rank, GroupId id) {
   Group* group = find_group(id, rank);
   if (group == nullptr) return;
   group->closed.insert(rank);
+  for (auto& [key, pending] : pending_) {
+    // The leaders of its hosts need not wait for one that has given up already.
+    if (pending.leaders_of != id || pending.failure) continue;
+    fail_pending(key, pending,
+                 Error{ErrorCode::kAborted, fmt::format("group \"{}\" cannot open: {} closed group "
+                                                        "\"{}\" before all had opened it",
+                                                        key, who(rank), group->plan.key)});
+  }
   release_if_closed(id);
 }
 

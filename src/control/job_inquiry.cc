@@ -193,7 +193,7 @@ void Job::conclude_mismatch(Group& group, const Inquiry& inquiry) {
     const auto& [call, ranks] = calls[i];
     text += fmt::format("{} {} {} {}", i == 0 ? ":" : ";", ranks_text(ranks),
                         ranks.size() == 1 ? "calls" : "call", call.text);
-    if (call.sequence != sequence) text += fmt::format(" as #{}", call.sequence);
+    if (call.sequence != sequence) text += fmt::format(" as #{}", call.sequence & ~kCallNumber);
   }
   if (calls.size() >= 2 && !absent.empty()) {
     text += fmt::format("; {} {} not called it yet", ranks_text(absent),

@@ -20,6 +20,10 @@ struct JobPlan {
   uint32_t slots = 0;           ///< The job's pool: its groups own ranges within [0, slots).
 };
 
+/// Places of a group whose hosts share memory: hosts times the ranks of the fullest one. A piece of
+/// 256 KiB between hosts has room for one lane, eight bytes at most, of each.
+inline constexpr uint64_t kPlacesMax = 32768;
+
 /// A group and what it owns. `ranks` are ranks of the job in the group's order: a member's place in
 /// it is its rank within the group.
 struct GroupPlan {

@@ -41,7 +41,8 @@ std::string_view kind_of_operation(std::string_view operation) {
 }
 
 std::string operation_text(std::string_view operation, uint64_t sequence, GroupId group) {
-  return fmt::format("{} #{} on group {}", kind_of_operation(operation), sequence, group.value);
+  return fmt::format("{} #{} on group {}", kind_of_operation(operation), sequence & ~kCallNumber,
+                     group.value);
 }
 
 }  // namespace sumcast::control

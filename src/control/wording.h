@@ -17,6 +17,10 @@ namespace sumcast::control {
 /// written as ranges, so that a list of hundreds stays a line.
 std::string ranks_text(std::span<const Rank> ranks);
 
+/// In the numbers of operations: this one counts the calls of a program, those made of messages
+/// included (mesh/message.h), not the operations of the library. Texts do not show it.
+inline constexpr uint64_t kCallNumber = uint64_t{1} << 63;
+
 /// "35 ms" below a second, else "5.2 s".
 std::string span_text(Duration span);
 

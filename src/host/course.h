@@ -24,6 +24,11 @@
 
 namespace sumcast::host {
 
+/// Room for a piece of an input; measured (docs/perf-notes.md).
+inline constexpr uint32_t kPieceBytes = 256 << 10;
+/// Hosts times ranks of the fullest one: a piece has a lane of each.
+inline constexpr uint64_t kPlacesMax = kPieceBytes / sizeof(double);
+
 /// Who adds what.
 enum class Folding : uint8_t {
   kNone,       ///< Nothing is added.

@@ -109,7 +109,8 @@ bool send_answer(int to, const Answer& answer, int attached) {
   return ::sendmsg(to, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof answer);
 }
 
-bool receive_answer(int from, Answer& answer, FileDescriptor& attached) {
+/// What came of an answer: how many bytes; 0: the line was closed.
+size_t receive_answer(int from, Answer& answer, FileDescriptor& attached) {
   iovec part{&answer, sizeof answer};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
@@ -125,7 +126,7 @@ bool receive_answer(int from, Answer& answer, FileDescriptor& attached) {
     std::memcpy(&fd, CMSG_DATA(h), sizeof fd);
     attached = FileDescriptor(fd);
   }
-  return got == static_cast<ssize_t>(sizeof answer) && answer.magic == kAnswerMagic;
+  return got < 0 ? 0 : static_cast<size_t>(got);
 }
 
 FileDescriptor open_socket() {
@@ -240,7 +241,16 @@ Result<Segment> follow(const Meeting& meeting, Instant deadline, const GiveUp& g
   }
   Answer answer;
   FileDescriptor memory;
-  if (!receive_answer(line.get(), answer, memory) ||
+  const size_t got = receive_answer(line.get(), answer, memory);
+  if (got == 0) {
+    // Why, the coordinator may know.
+    return fail(give_up().value_or(
+        Error{ErrorCode::kUnavailable,
+              fmt::format("rank {}, which leads the ranks of this host, closed the line without an "
+                          "answer: it died, or gave up",
+                          meeting.leader.value)}));
+  }
+  if (got != sizeof answer || answer.magic != kAnswerMagic ||
       !same_token(answer.token, derive(meeting, Use::kAnswer, meeting.me))) {
     return fail(ErrorCode::kDenied,
                 "the ranks of this host do not know each other: another key or another user");

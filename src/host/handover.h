@@ -37,8 +37,9 @@ using GiveUp = std::function<std::optional<Error>()>;
 
 /// Meets: returns when this rank has the segment (the leader: when all others have fetched it).
 ///
-/// Errors: kTimeout (who did not come), kDenied (another user, another key), kMismatch (another
-/// build), kSystem, or what `give_up` said. The leader's failure is told to those who come.
+/// Errors: kTimeout (who did not come), kUnavailable (the leader went away), kDenied (another user,
+/// another key), kMismatch (another build), kSystem, or what `give_up` said. The leader's failure
+/// is told to those who come.
 Result<Segment> meet(const Meeting& meeting, Instant deadline, const GiveUp& give_up);
 
 }  // namespace sumcast::host

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -116,6 +117,31 @@ TEST(Handover, another_user_is_refused_on_both_sides) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST(Handover, a_leader_that_dies_is_unavailable_and_not_another_user) {
+  const Meeting leading = test_meeting(0, kShape);
+  const pid_t leader = ::fork();
+  if (leader == 0) {
+    die_with_parent();
+    (void)meet(leading, soon(60s), never_give_up);
+    ::_exit(0);
+  }
+  // It has served one, so it listens; before it can serve the other it is stopped.
+  ASSERT_TRUE(meet(test_meeting(2, kShape), soon(20s), never_give_up));
+  ASSERT_EQ(::kill(leader, SIGSTOP), 0);
+  const auto kill_it = [&]() -> std::optional<Error> {
+    ::kill(leader, SIGKILL);  // Asked while it waits for the answer.
+    return std::nullopt;
+  };
+  const auto segment = meet(test_meeting(1, kShape), soon(20s), kill_it);
+  ::kill(leader, SIGKILL);
+  ::waitpid(leader, nullptr, 0);
+  ASSERT_FALSE(segment);
+  EXPECT_EQ(segment.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(segment.error().what.find("which leads the ranks of this host, closed the line"),
+            std::string::npos)
+      << segment.error().what;
 }
 
 TEST(Handover, ends_early_when_it_is_told_to_give_up) {

@@ -64,7 +64,9 @@ class Team {
 
   /// @param uplink  on leaders of groups with several hosts; else null.
   /// @param observer  outlives the team.
-  Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer);
+  /// @param look  how long a rank may look for its neighbours before it sleeps.
+  Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer,
+       Duration look);
 
   /// Runs one operation to its end. One call at a time, in the order of all ranks.
   /// Errors: whatever the team was aborted with. Output tensors then hold an unknown part of the

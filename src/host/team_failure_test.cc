@@ -127,7 +127,7 @@ TEST(TeamFailure, a_killed_rank_leaves_no_lock_behind) {
     auto segment = meet(other, runtime::monotonic_now() + 10s, never_give_up);
     if (!segment) ::_exit(1);
     TestObserver observer;
-    Team team(std::move(*segment), Layout({0, 0}, 1), nullptr, observer);
+    Team team(std::move(*segment), Layout({0, 0}, 1), nullptr, observer, 100us);
     std::vector<float> tensor(1'000'000, 1);
     for (uint32_t round = 1;; ++round) {
       auto what = all_reduce_of(tensor.size());
@@ -138,7 +138,7 @@ TEST(TeamFailure, a_killed_rank_leaves_no_lock_behind) {
   auto segment = meet(test_meeting(0, shape, 55), runtime::monotonic_now() + 10s, never_give_up);
   ASSERT_TRUE(segment) << segment.error().what;
   TestObserver observer;
-  Team team(std::move(*segment), Layout({0, 0}, 0), nullptr, observer);
+  Team team(std::move(*segment), Layout({0, 0}, 0), nullptr, observer, 100us);
   std::vector<float> tensor(1'000'000, 1);
   std::atomic<bool> dead{false};
   std::thread reaper([&] {

@@ -11,8 +11,7 @@
 namespace sumcast::host {
 namespace {
 
-/// Room for a piece of an input, and pieces under way; measured (docs/perf-notes.md).
-constexpr uint32_t kPieceBytes = 256 << 10;
+/// Pieces under way; measured (docs/perf-notes.md).
 constexpr uint32_t kBuffersAlone = 8;
 constexpr uint32_t kBuffersNet = 10;
 /// Pieces between copying in and adding, and between adding and copying out.
@@ -20,8 +19,6 @@ constexpr uint64_t kLag = 2;
 constexpr uint64_t kNetLag = 3;
 static_assert(2 * kLag < kBuffersAlone && 2 * kLag + kNetLag < kBuffersNet);
 
-/// A neighbour that is about to arrive is worth a short look: sleeping and waking cost as much.
-constexpr Duration kLookSpan = std::chrono::microseconds(20);
 /// How long an abort may take to come back from the coordinator before the team ends itself.
 constexpr Duration kAbortPatience = std::chrono::seconds(2);
 
@@ -31,12 +28,13 @@ Shape Team::shape_for(uint32_t local_ranks, uint32_t hosts) {
   return {local_ranks, hosts > 1 ? kBuffersNet : kBuffersAlone, kPieceBytes};
 }
 
-Team::Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer)
+Team::Team(Segment segment, Layout layout, std::unique_ptr<Uplink> uplink, TeamObserver& observer,
+           Duration look)
     : segment_(std::move(segment)),
       layout_(std::move(layout)),
       uplink_(std::move(uplink)),
       observer_(observer),
-      looking_{kLookSpan, segment_.shape().ranks > usable_cores()} {
+      looking_(looking_for(segment_.shape().ranks, usable_cores(), look)) {
   for (auto& stage : expected_) stage.assign(segment_.shape().buffers, 0);
 }
 

@@ -79,7 +79,7 @@ class TestTeams {
       if (!segment) return fail(segment.error());
       auto uplink = layout.hosts() > 1 && layout.leads() ? board.uplink(layout.my_host()) : nullptr;
       teams_[place] = std::make_unique<Team>(std::move(*segment), std::move(layout),
-                                             std::move(uplink), observers[place]);
+                                             std::move(uplink), observers[place], 100us);
       return {};
     });
     for (const auto& team : teams_) {

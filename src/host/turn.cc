@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "runtime/clock.h"
@@ -14,6 +15,7 @@ namespace sumcast::host {
 namespace {
 
 constexpr uint32_t kAbortBit = 1;
+constexpr Duration kLookSpan = std::chrono::microseconds(20);
 constexpr int kLooksPerClock = 64;  // Reading the clock costs as much as so many looks.
 
 uint32_t* raw(Turn& turn) {
@@ -61,6 +63,10 @@ void look(const Turn& turn, uint32_t target, const Looking& looking) {
 }
 
 }  // namespace
+
+Looking looking_for(uint32_t ranks, uint32_t cores, Duration longest) {
+  return {std::min(kLookSpan, longest), ranks > cores};
+}
 
 void arrive(Turn& turn, uint32_t target) {
   const uint32_t now = turn.word.fetch_add(2, std::memory_order_seq_cst) + 2;

@@ -40,6 +40,11 @@ struct Looking {
   bool yields = false;  ///< Ranks share cores: gives the core away between looks.
 };
 
+/// As ranks of a host look for each other: for a moment, since a neighbour that is about to arrive
+/// is worth that much (sleeping and waking cost the same), and never longer than the process may
+/// look for anything (SUMCAST_SPIN).
+Looking looking_for(uint32_t ranks, uint32_t cores, Duration longest);
+
 /// Adds one arrival; wakes sleepers if that makes `target` (all arrivals of the turn so far).
 void arrive(Turn& turn, uint32_t target);
 

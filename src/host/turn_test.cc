@@ -104,5 +104,14 @@ TEST(Turn, a_sleeper_that_is_killed_holds_up_nobody) {
   ::munmap(turn, sizeof(Turn));
 }
 
+TEST(Turn, LookingIsNeverLongerThanAllowedAndYieldsWhereCoresAreShared) {
+  EXPECT_EQ(looking_for(4, 2, 0us).span, 0us);
+  EXPECT_EQ(looking_for(4, 2, 5us).span, 5us);
+  EXPECT_GT(looking_for(4, 2, 1s).span, 0us);
+  EXPECT_LT(looking_for(4, 2, 1s).span, 1ms);
+  EXPECT_TRUE(looking_for(4, 2, 1s).yields);
+  EXPECT_FALSE(looking_for(2, 2, 1s).yields);
+}
+
 }  // namespace
 }  // namespace sumcast::host

@@ -26,7 +26,20 @@ void Channel::shut() {
   target_ = nullptr;
 }
 
+void Channel::linger() {
+  if (shut_) return;
+  drop_output();
+  lingering_ = true;
+  stream_->end_output();
+}
+
+void Channel::drop_output() {
+  takes_output_ = false;
+  queue_.clear();
+}
+
 void Channel::queue(const MessageHeader& header, std::span<const std::byte> payload) {
+  if (!takes_output()) return;
   Out out;
   out.bytes.resize(sizeof header + payload.size());
   std::memcpy(out.bytes.data(), &header, sizeof header);
@@ -38,6 +51,7 @@ void Channel::queue(const MessageHeader& header, std::span<const std::byte> payl
 
 void Channel::queue_body(const MessageHeader& header, const std::byte* data,
                          std::shared_ptr<Exchange> owner) {
+  if (!takes_output()) return;
   queue(header);
   queue_.back().body = data;
   queue_.back().body_bytes = header.bytes;
@@ -88,13 +102,14 @@ int Channel::flush(std::vector<std::shared_ptr<Exchange>>& left) {
 
 int Channel::receive(ChannelHost& host, std::span<std::byte> staging) {
   for (size_t turn = 0; turn < kTurnBytes && !shut_;) {
-    const bool direct = expecting_ && target_left_ >= kDirectBytes;
+    const bool direct = expecting_ && target_left_ >= kDirectBytes && !lingering_;
     iovec part = direct ? iovec{target_, std::min<uint64_t>(target_left_, kTurnBytes)}
                         : iovec{staging.data(), staging.size()};
     const Moved moved = stream_->receive(std::span(&part, 1), false);
     if (moved.error_number != 0) return moved.error_number;
     if (moved.bytes == 0) return 0;
     turn += moved.bytes;
+    if (lingering_) continue;
     if (direct) {
       target_ += moved.bytes;
       target_left_ -= moved.bytes;

@@ -47,13 +47,20 @@ class Channel {
   /// Ends it, for good: nothing is read or written any more, payload targets are forgotten.
   void shut();
   bool is_shut() const { return shut_; }
+  /// Nothing more leaves, and what comes is thrown away until the peer has closed its side: so
+  /// that the kernel delivers what it has taken. Closing at once would not do: TCP answers bytes
+  /// that nobody reads with a reset, and drops what was still to be sent.
+  void linger();
+  /// Nothing more leaves: the peer does not listen. What it has sent can still be read.
+  void drop_output();
 
-  /// Queues a header and a copy of `payload`.
+  /// Queues a header and a copy of `payload`; of no effect without takes_output().
   void queue(const MessageHeader& header, std::span<const std::byte> payload = {});
   /// Queues a header and a payload that stays where it is; `owner` is told when it has left.
   void queue_body(const MessageHeader& header, const std::byte* data,
                   std::shared_ptr<Exchange> owner);
   bool has_queued() const { return !queue_.empty(); }
+  bool takes_output() const { return takes_output_ && !shut_; }
   /// Owners of bodies that have not left.
   void append_owners(std::vector<std::shared_ptr<Exchange>>& owners) const;
 
@@ -94,6 +101,8 @@ class Channel {
 
   std::shared_ptr<Stream> stream_;  // Shared with the mesh, which ends it with its group.
   bool shut_ = false;
+  bool takes_output_ = true;
+  bool lingering_ = false;
   std::deque<Out> queue_;
   MessageHeader header_;
   size_t header_got_ = 0;

@@ -38,9 +38,11 @@ struct Receiving {
 /// `done` belongs to the messenger, under its mutex, until `done` is set; then it is constant.
 struct Exchange {
   GroupId group;
-  uint32_t left = 0;                ///< Messages that are not through.
-  uint32_t committed = 0;           ///< Of those, the ones a peer may already know of.
-  std::optional<Rank> source;       ///< Who sent the message that came last.
+  uint32_t left = 0;           ///< Messages that are not through.
+  uint32_t committed = 0;      ///< Of those, the ones a peer may already know of.
+  std::optional<Rank> source;  ///< Who sent the message that came last.
+  Instant posted_at;
+  bool asked = false;               ///< Peers were told what it waits for (kExpect).
   std::optional<Error> error;       ///< Why it failed.
   std::optional<Error> suspicion;   ///< Why it will fail when its deadline passes, if known.
   std::function<void()> on_done;    ///< Called once, without locks, from any thread.

@@ -33,7 +33,7 @@
 namespace sumcast::mesh {
 
 /// Tells our peers from anything else that may connect, and this version from others.
-inline constexpr uint32_t kHelloMagic = 0x314D4353;  // "SCM1"
+inline constexpr uint32_t kHelloMagic = 0x324D4353;  // "SCM2"
 
 /// The first bytes on a stream. As on the wire; the opener has the lower rank, but for streams of
 /// messages, which their sender opens.

@@ -50,7 +50,7 @@ class MatchBoard {
   std::vector<std::shared_ptr<Exchange>> waiting_for(Rank from) const;
   template <typename Visit>
   void each_receive(Visit visit) const {
-    for (const ReceivePtr& receive : receives_) visit(*receive);
+    for (const ReceivePtr& receive : receives_) visit(receive);
   }
   void clear();
 

@@ -177,6 +177,11 @@ Result<void> Mesh::pause(GroupId group, Duration span, Lock& lock) {
 }
 
 bool Mesh::wants(const Hello& hello) const {
+  if (hello.lane == kMessageLane) {
+    std::lock_guard lock(host_mutex_);
+    if (!message_host_.wants || hello.from.value >= peers_.size()) return false;
+    if (!message_host_.wants(hello.group, hello.from)) return false;
+  }
   std::lock_guard lock(mutex_);
   return hello.from.value < peers_.size() && !aborted_locked(hello.group) &&
          places_.size() < kStreamsMax;
@@ -186,7 +191,7 @@ void Mesh::admit(const Hello& hello, net::TcpConnection connection) {
   auto stream = std::make_shared<Stream>(std::move(connection), name_of(hello.from));
   if (hello.lane == kMessageLane) {
     std::lock_guard lock(host_mutex_);
-    if (message_host_) message_host_(hello.group, hello.from, std::move(stream));
+    if (message_host_.admit) message_host_.admit(hello.group, hello.from, std::move(stream));
     return;
   }
   if (!stream->become_blocking()) return;

@@ -57,8 +57,11 @@ class Mesh {
 
   /// Takes over the streams that peers open for messages (lane kMessageLane). Called on the door's
   /// thread, without locks of the mesh.
-  using MessageHost = std::function<void(GroupId, Rank peer, std::shared_ptr<Stream>)>;
-  /// When it returns, the former host is not called any more. nullptr: such streams are refused.
+  struct MessageHost {
+    std::function<bool(GroupId, Rank peer)> wants;  ///< Before the peer is told that it may send.
+    std::function<void(GroupId, Rank peer, std::shared_ptr<Stream>)> admit;
+  };
+  /// When it returns, the former host is not called any more. Empty: such streams are refused.
   void set_message_host(MessageHost host);
 
   /// The stream to `peer`, made if there is none yet.
@@ -125,7 +128,7 @@ class Mesh {
   std::map<GroupId, Error> aborted_;
   std::optional<Error> all_aborted_;
 
-  std::mutex host_mutex_;  ///< Held while the host is called; never inside mutex_.
+  mutable std::mutex host_mutex_;  ///< Held while the host is called; never inside mutex_.
   MessageHost message_host_;
 
   std::unique_ptr<Door> door_;  ///< Last: its thread uses the rest.

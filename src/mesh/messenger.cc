@@ -1,4 +1,5 @@
-// Threads, exchanges and their ends. What messages do is in messenger_traffic.cc.
+// Threads, exchanges and their ends. What messages do is in messenger_traffic.cc, what becomes of
+// groups in messenger_groups.cc.
 #include "mesh/messenger.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@ namespace {
 constexpr uint64_t kWakeToken = 0;
 constexpr size_t kStagingBytes = 64 << 10;
 constexpr Duration kSleepMax = 200ms;
-constexpr Duration kDrainPatience = 2s;
 
 std::chrono::steady_clock::time_point steady(Instant at) {
   // On Linux steady_clock is CLOCK_MONOTONIC, as Instant is. Far ones would overflow inside wait.
@@ -23,32 +23,36 @@ std::chrono::steady_clock::time_point steady(Instant at) {
 
 }  // namespace
 
-Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_failure) {
+Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_failure,
+                                                     OnMismatch on_mismatch) {
   auto poller = net::Poller::create();
   if (!poller) return fail(poller.error());
   auto wake = net::WakeUp::create();
   if (!wake) return fail(wake.error());
-  std::unique_ptr<Messenger> made(
-      new Messenger(mesh, std::move(on_failure), std::move(*poller), std::move(*wake)));
+  std::unique_ptr<Messenger> made(new Messenger(mesh, std::move(on_failure), std::move(on_mismatch),
+                                                std::move(*poller), std::move(*wake)));
   if (auto added = made->poller_.add(made->wake_.fd(), kWakeToken); !added) {
     return fail(added.error());
   }
   mesh.set_message_host(
-      [self = made.get()](GroupId group, Rank peer, std::shared_ptr<Stream> stream) {
-        self->admit(group, peer, std::move(stream));
-      });
+      {[self = made.get()](GroupId group, Rank peer) { return self->wants(group, peer); },
+       [self = made.get()](GroupId group, Rank peer, std::shared_ptr<Stream> stream) {
+         self->admit(group, peer, std::move(stream));
+       }});
   return made;
 }
 
-Messenger::Messenger(Mesh& mesh, OnFailure on_failure, net::Poller poller, net::WakeUp wake)
+Messenger::Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, net::Poller poller,
+                     net::WakeUp wake)
     : mesh_(mesh),
       on_failure_(std::move(on_failure)),
+      on_mismatch_(std::move(on_mismatch)),
       poller_(std::move(poller)),
       wake_(std::move(wake)),
       staging_(kStagingBytes) {}
 
 Messenger::~Messenger() {
-  mesh_.set_message_host(nullptr);
+  mesh_.set_message_host({});
   const Error reason{ErrorCode::kAborted, "this rank is leaving the job"};
   abort_all(reason);
   mesh_.abort_all(reason);  // Ends what the opener may be at.
@@ -67,11 +71,16 @@ Result<std::shared_ptr<Exchange>> Messenger::post(GroupId id, std::span<const Se
                                                   Instant deadline, std::function<void()> on_done) {
   Lock lock(mutex_);
   if (all_aborted_) return fail(*all_aborted_);
-  Group& group = groups_[id];
+  const auto found = groups_.find(id);
+  if (found == groups_.end() || found->second.early_since) {
+    return fail(ErrorCode::kAborted, fmt::format("group {} is not open on this rank", id.value));
+  }
+  Group& group = found->second;
   if (group.aborted) return fail(*group.aborted);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   auto exchange = std::make_shared<Exchange>();
   exchange->group = id;
+  exchange->posted_at = net::monotonic_now();
   exchange->left = static_cast<uint32_t>(sends.size() + receives.size());
   exchange->on_done = std::move(on_done);
   const bool is_next = exchanges_.empty() || deadline < exchanges_.begin()->first;
@@ -124,6 +133,8 @@ void Messenger::run() {
       if (!channel->is_shut()) on_event(*channel, events[i]);
     }
     expire(net::monotonic_now());
+    forget_early(net::monotonic_now());
+    ask_about_late(net::monotonic_now());
   }
   unlock_and_tell(lock);
 }
@@ -174,9 +185,11 @@ void Messenger::run_opener() {
     Outlet& outlet = found->second.outlets[peer];
     outlet.opening = false;
     if (!stream) {
-      fail_group(id, stream.error());
+      // A question alone is not worth a group: what is late has its own deadline.
+      if (!outlet.waiting.empty()) fail_group(id, stream.error());
     } else {
       outlet.channel = add_channel(id, peer, true, std::move(*stream));
+      send_expected(outlet);
       while (!outlet.waiting.empty() && !outlet.channel->is_shut()) {
         const Outgoing next = std::move(outlet.waiting.front());
         outlet.waiting.pop_front();
@@ -196,17 +209,6 @@ Messenger::ChannelPtr Messenger::add_channel(GroupId group, Rank peer, bool outg
   return channel;
 }
 
-/// A peer opened a stream. Groups need not be known here yet: it may be ahead.
-void Messenger::admit(GroupId id, Rank peer, std::shared_ptr<Stream> stream) {
-  std::lock_guard lock(mutex_);
-  Group& group = groups_[id];
-  if (stopping_ || all_aborted_ || group.aborted) return;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  ChannelPtr& place = group.inlets[peer];
-  if (place) place->shut();  // The peer gave the first one up.
-  place = add_channel(id, peer, false, std::move(stream));
-}
-
 void Messenger::expire(Instant now) {
   while (!exchanges_.empty() && exchanges_.begin()->first <= now) {
     give_up(ExchangePtr(exchanges_.begin()->second));
@@ -216,7 +218,7 @@ void Messenger::expire(Instant now) {
 /// The exchange's time is over.
 void Messenger::give_up(const ExchangePtr& exchange) {
   const ExchangePtr keep = exchange;
-  Group& group = groups_[keep->group];
+  Group& group = groups_.at(keep->group);
   const Error why = keep->suspicion.value_or(
       Error{ErrorCode::kTimeout, "timed out: " + missing_text(group, keep)});
   if (keep->committed == 0) {
@@ -231,12 +233,12 @@ void Messenger::give_up(const ExchangePtr& exchange) {
 /// Which peers an exchange still waits for.
 std::string Messenger::missing_text(const Group& group, const ExchangePtr& exchange) const {
   std::set<std::string> senders, receivers;
-  const auto note = [&](const Receive& receive) {
-    if (receive.owner != exchange) return;
-    senders.insert(receive.what.from ? mesh_.name_of(*receive.what.from) : "any rank");
+  const auto note = [&](const ReceivePtr& receive) {
+    if (receive->owner != exchange) return;
+    senders.insert(receive->what.from ? mesh_.name_of(*receive->what.from) : "any rank");
   };
   group.board.each_receive(note);
-  for (const auto& [key, receive] : group.ready) note(*receive);
+  for (const auto& [key, receive] : group.ready) note(receive);
   for (const auto& [rank, outlet] : group.outlets) {
     const auto mine = [&](const auto& entry) { return entry.owner == exchange; };
     if (std::ranges::any_of(outlet.waiting, mine) ||
@@ -259,69 +261,6 @@ void Messenger::finish(const ExchangePtr& exchange, std::optional<Error> error) 
   if (keep->on_done) to_tell_.push_back(std::move(keep->on_done));
   keep->done.store(true, std::memory_order_release);
   keep->changed.notify_all();
-}
-
-/// Ends a group by our own finding.
-void Messenger::fail_group(GroupId id, const Error& reason) {
-  if (groups_[id].aborted) return;
-  abort_locked(id, reason);
-  failures_.push_back({id, reason});
-}
-
-void Messenger::abort_locked(GroupId id, const Error& reason) {
-  Group& group = groups_[id];
-  if (group.aborted) return;
-  group.aborted = reason;
-  drop_channels(group);
-  group.board.clear();
-  group.ready.clear();
-  group.outlets.clear();
-  std::vector<ExchangePtr> ended;
-  for (const auto& [deadline, exchange] : exchanges_) {
-    if (exchange->group == id) ended.push_back(exchange);
-  }
-  for (const ExchangePtr& exchange : ended) finish(exchange, reason);
-}
-
-void Messenger::drop_channels(Group& group) {
-  for (auto& [rank, channel] : group.inlets) channel->shut();
-  group.inlets.clear();
-  for (auto& [rank, outlet] : group.outlets) {
-    if (outlet.channel) outlet.channel->shut();
-  }
-  wake_.signal();
-  drained_.notify_all();
-}
-
-void Messenger::abort(GroupId group, const Error& reason) {
-  Lock lock(mutex_);
-  abort_locked(group, reason);
-  unlock_and_tell(lock);
-}
-
-void Messenger::abort_all(const Error& reason) {
-  Lock lock(mutex_);
-  if (!all_aborted_) all_aborted_ = reason;
-  std::vector<GroupId> ids;
-  for (const auto& [id, group] : groups_) ids.push_back(id);
-  for (const GroupId id : ids) abort_locked(id, reason);
-  unlock_and_tell(lock);
-}
-
-void Messenger::close_group(GroupId id) {
-  Lock lock(mutex_);
-  const auto found = groups_.find(id);
-  if (found == groups_.end()) return;
-  const auto busy = [](const auto& entry) {
-    const Outlet& outlet = entry.second;
-    return !outlet.waiting.empty() || (outlet.channel && outlet.channel->has_queued());
-  };
-  const Instant until = net::monotonic_now() + kDrainPatience;
-  drained_.wait_until(lock, steady(until),
-                      [&] { return std::ranges::none_of(found->second.outlets, busy); });
-  abort_locked(id, {ErrorCode::kAborted, "the group was closed"});
-  groups_.erase(id);
-  unlock_and_tell(lock);
 }
 
 /// Calls back those whose exchanges have ended.

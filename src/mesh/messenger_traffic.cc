@@ -14,6 +14,11 @@ namespace {
 /// The coordinator knows more about a peer that is gone; its word is waited for so long.
 constexpr Duration kSuspicion = 1s;
 
+/// Has the kernel given up the connection, for both directions?
+bool is_gone(int error_number) {
+  return error_number == ECONNRESET || error_number == EPIPE || error_number == ETIMEDOUT;
+}
+
 }  // namespace
 
 bool Messenger::on_header(Channel& channel, const MessageHeader& header) {
@@ -29,6 +34,9 @@ bool Messenger::on_header(Channel& channel, const MessageHeader& header) {
 
 /// On a stream that the peer opened.
 bool Messenger::on_message(Group& group, Channel& channel, const MessageHeader& header) {
+  if (header.kind != MessageKind::kBody) {
+    compare_call(channel.group, group, channel.peer, header.tag);
+  }
   switch (header.kind) {
     case MessageKind::kEager: {
       if (header.bytes > kEagerBytesMax) return false;
@@ -70,6 +78,8 @@ bool Messenger::on_message(Group& group, Channel& channel, const MessageHeader& 
       group.ready.erase(asked);
       return true;
     }
+    case MessageKind::kExpect:
+      return is_call_tag(header.tag);  // Compared already.
     default:
       return false;
   }
@@ -144,9 +154,13 @@ void Messenger::post_send(GroupId id, Group& group, const Sending& what, const E
   }
   if (outlet.channel) return transmit(outlet, what, owner);
   outlet.waiting.push_back({what, owner});
+  request_channel(id, what.to, outlet, owner->deadline->first);
+}
+
+void Messenger::request_channel(GroupId id, Rank peer, Outlet& outlet, Instant deadline) {
   if (outlet.opening) return;
   outlet.opening = true;
-  to_open_.emplace_back(id, what.to, owner->deadline->first);
+  to_open_.emplace_back(id, peer, deadline);
   if (!opener_.joinable()) opener_ = std::thread([this] { run_opener(); });
   opener_wake_.notify_all();
 }
@@ -213,6 +227,12 @@ void Messenger::flush(Channel& channel) {
   std::vector<ExchangePtr> left;
   const int error = channel.flush(left);
   for (const ExchangePtr& owner : left) piece_done(owner, std::nullopt);
+  if (error != 0 && !channel.outgoing && is_gone(error)) {
+    // What it sent before is still in the kernel, and is read up to its end: that breaks the
+    // channel. Reading further is safe, since a dead connection always ends.
+    channel.drop_output();
+    return;
+  }
   if (error != 0) return on_broken(channel, error);
   if (!channel.has_queued()) {
     drained_.notify_all();
@@ -242,7 +262,7 @@ void Messenger::on_broken(Channel& channel, int error_number) {
   if (found != groups_.end()) {
     Group& group = found->second;
     if (channel.outgoing) {
-      const Outlet& outlet = group.outlets[channel.peer];
+      const Outlet& outlet = group.outlets[channel.peer];  // Empty if the channel lingers.
       for (const auto& [id, message] : outlet.announced) victims.push_back(message.owner);
       for (const Outgoing& message : outlet.waiting) victims.push_back(message.owner);
       channel.append_owners(victims);
@@ -257,6 +277,7 @@ void Messenger::on_broken(Channel& channel, int error_number) {
   }
   channel.shut();
   wake_.signal();
+  drained_.notify_all();
   for (const ExchangePtr& victim : victims) suspect(victim, why);
 }
 

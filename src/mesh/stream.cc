@@ -57,6 +57,8 @@ void Stream::set_low_water(size_t bytes) {
   low_water_ = bytes;
 }
 
+void Stream::end_output() noexcept { ::shutdown(fd(), SHUT_WR); }
+
 void Stream::shut() noexcept {
   shut_.store(true, std::memory_order_release);
   ::shutdown(fd(), SHUT_RDWR);

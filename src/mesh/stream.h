@@ -54,6 +54,8 @@ class Stream {
   /// The kernel wakes a receiver once so many bytes are there. Cheap if nothing changes.
   void set_low_water(size_t bytes);
 
+  /// Ends what this side sends, behind what the kernel has already taken.
+  void end_output() noexcept;
   /// Ends the stream both ways; a blocked receive returns. Any thread, any number of times.
   void shut() noexcept;
   bool is_shut() const { return shut_.load(std::memory_order_acquire); }

@@ -126,7 +126,7 @@ constexpr ConfigKey kKeys[] = {
     {"spin", "SUMCAST_SPIN", &Settings::spin, "",
      "How long a thread that waits for datagrams looks for them before it sleeps, giving its core "
      "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on "
-     "looking."},
+     "looking. Ranks of one host look for each other at most so long, and at most 20us."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,

@@ -29,6 +29,10 @@ const char* name_of(OperationKind kind) {
       return "barrier";
     case OperationKind::kBlockCodes:
       return "block_codes";
+    case OperationKind::kRowSum:
+      return "row_sum";
+    case OperationKind::kRowReduce:
+      return "row_reduce";
   }
   return "?";
 }
@@ -44,6 +48,7 @@ uint64_t fingerprint_of(const OperationDescriptor& d) {
   hash = mix(hash, d.root, 2);
   hash = mix(hash, d.count, 8);
   if (d.part_of != 0) hash = mix(hash, d.part_of, 8);
+  if (d.width != 0) hash = mix(hash, d.width, 2);
   // FNV's low bits are its weakest: finish with an avalanche before folding.
   hash ^= hash >> 33;
   hash *= 0xFF51AFD7ED558CCDu;
@@ -63,11 +68,13 @@ std::string describe(const OperationDescriptor& d) {
   text += " ";
   text += sumcast::name_of(d.type);
   text += "[" + std::to_string(d.count) + "]";
+  if (d.width != 0) text += "[" + std::to_string(d.width) + "]";
   if (d.kind == OperationKind::kBroadcast) return text + " from rank " + std::to_string(d.root);
   if (d.kind == OperationKind::kAllGather) return text;
   text += " ";
   text += sumcast::name_of(d.reduction);
-  if (d.kind == OperationKind::kReduce) text += " to rank " + std::to_string(d.root);
+  if (d.kind == OperationKind::kReduce || d.kind == OperationKind::kRowReduce)
+    text += " to rank " + std::to_string(d.root);
   if (d.format != WireFormat::kNative) {
     text += " over ";
     text += sumcast::name_of(d.format);

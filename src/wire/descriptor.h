@@ -21,6 +21,8 @@ enum class OperationKind : uint8_t {
   kReduceScatter = 5,
   kBarrier = 6,
   kBlockCodes = 7,  ///< The exponents that precede an all-reduce of wire format `fixed`.
+  kRowSum = 8,      ///< Of a table of which each rank touches a few rows; all get the sums.
+  kRowReduce = 9,   ///< The same; the root gets the sums.
 };
 
 const char* name_of(OperationKind kind);
@@ -32,12 +34,19 @@ struct OperationDescriptor {
   ElementType type = ElementType::kF32;
   Reduction reduction = Reduction::kSum;
   WireFormat format = WireFormat::kNative;
-  uint16_t root = 0;   ///< Rank in the group, for reduce and broadcast; else 0.
+  uint16_t root = 0;   ///< Rank in the group, for reduce, broadcast and row_reduce; else 0.
+  uint16_t width = 0;  ///< Lanes of a row, for row_sum and row_reduce; else 0.
   uint64_t count = 0;  ///< Elements: of the tensor; per rank for all-gather and reduce-scatter.
+                       ///< Rows, for row_sum and row_reduce.
   /// The fingerprint of the operation that this one carries a piece of between hosts; 0: none. So
   /// that hosts which do different things are stopped at the first piece, whatever it looks like.
   uint64_t part_of = 0;
 };
+
+/// Is this a sum of rows, whose chunks are cells (numeric/rows.h)?
+constexpr bool sums_rows(OperationKind kind) {
+  return kind == OperationKind::kRowSum || kind == OperationKind::kRowReduce;
+}
 
 /// A 64-bit hash of all fields.
 uint64_t fingerprint_of(const OperationDescriptor& descriptor);

@@ -6,7 +6,7 @@
 //
 //   0  version:4 kind:4      which protocol, which datagram
 //   1  type:4 reduction:4    what the lanes are and how they are combined
-//   2  format:4 flags:4      how lanes travel; kFlagQuiet
+//   2  format:4 flags:4      how lanes travel; kFlagQuiet, kFlagRows
 //   3  epoch                 low 8 bits of the membership epoch
 //   4  sender                worker: rank in the job; aggregator: kShardBit | shard
 //   6  slot                  slot in the shard's pool of this job
@@ -56,6 +56,8 @@ inline constexpr uint8_t kKindMax = 11;
 /// The sender of this contribution has no use for the result's lanes (reduce, reduce-scatter):
 /// it is sent an empty result.
 inline constexpr uint8_t kFlagQuiet = 1;
+/// The payload is rows of a cell (numeric/rows.h), not all of a chunk's lanes.
+inline constexpr uint8_t kFlagRows = 2;
 
 struct Header {
   Kind kind = Kind::kContribution;

@@ -3,6 +3,7 @@
 import array
 import datetime
 import re
+import threading
 import time
 import weakref
 
@@ -202,6 +203,29 @@ def test_monitored_barrier_names_all_that_are_missing():
     run(4, body)
 
 
+def test_ranks_that_call_something_else_than_a_gather_are_a_mismatch_everywhere():
+    def other_root(rank, size):
+        tensor = torch.ones(10)
+        root = 1 if rank == 1 else 0
+        outputs = [torch.zeros(10) for _ in range(size)] if rank == root else None
+        text = error_of(lambda: (dist.gather(tensor, outputs, dst=root), dist.barrier()))
+        assert "gather #1 on group 0 does not match" in text
+        assert "rank 1 calls gather Float to rank 1" in text
+
+    def a_collective(rank, size):
+        tensor = torch.ones(10)
+        outputs = [torch.zeros(10) for _ in range(size)]
+        if rank == 0:
+            text = error_of(lambda: dist.gather(tensor, outputs, dst=0))
+        else:
+            text = error_of(lambda: dist.all_reduce(tensor))
+        assert "rank 0 calls gather Float to rank 0; rank 1 calls all_reduce" in text
+        assert all(not output.any() for output in outputs[1:])
+
+    run(3, other_root)
+    run(2, a_collective)
+
+
 def test_stats_count_operations_bytes_and_datagrams():
     def body(rank, size):
         for _ in range(3):
@@ -217,6 +241,30 @@ def test_stats_count_operations_bytes_and_datagrams():
         assert stats["transport"]["datagrams_sent"] > 0
 
     run(2, body, environment={"SUMCAST_ONE_RANK_PER_HOST": "1"})
+
+
+def test_stats_may_be_asked_for_while_groups_come_and_go():
+    def body(rank, size):
+        over = threading.Event()
+        asked = 0
+
+        def ask():
+            nonlocal asked
+            while not over.is_set():
+                sumcast.torch.stats()
+                asked += 1
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for _ in range(100):
+            group = dist.new_group([0, 1])
+            dist.all_reduce(torch.ones(10), group=group)
+            dist.destroy_process_group(group)
+        over.set()
+        thread.join()
+        return asked
+
+    assert all(asked > 0 for asked in run(2, body))
 
 
 def test_a_callback_may_begin_operations():

@@ -1,0 +1,27 @@
+// Keys and the names of node groups.
+#ifndef PS_BASE_H_
+#define PS_BASE_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "ps/internal/utils.h"
+
+namespace ps {
+
+#if defined(USE_KEY32) && USE_KEY32
+using Key = uint32_t;
+#else
+using Key = uint64_t;
+#endif
+
+/// The largest key. It is a key like any other.
+static const Key kMaxKey = std::numeric_limits<Key>::max();
+
+/// The scheduler's node id, and groups; groups add up.
+static const int kScheduler = 1;
+static const int kServerGroup = 2;
+static const int kWorkerGroup = 4;
+
+}  // namespace ps
+#endif  // PS_BASE_H_

@@ -1,0 +1,268 @@
+// The worker's side of key-value requests: Push, Pull, PushPull.
+//
+// A request is checked and cut before anything of it is sent, so that a bad one changes nothing.
+// Responses to a pull are kept until the last one has come; then the values are put together in
+// the order of the keys, and the callback runs. kv_gather.h does the putting together.
+#ifndef PS_INTERNAL_KV_WORKER_H_
+#define PS_INTERNAL_KV_WORKER_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ps/internal/kv_gather.h"
+#include "ps/internal/kv_pairs.h"
+#include "ps/simple_app.h"
+
+namespace ps {
+
+/// All requests may be made from any thread. They return a number for Wait at once.
+///
+/// In all of them: `keys` sorted and unique; `lens` (int for each key) may be empty, then all keys
+/// have equally many values; `cmd` is handed to the server's handler; `cb` is called when the
+/// request is done, before Wait returns; it must not Wait for this worker's requests itself.
+template <typename Val>
+class KVWorker : public SimpleApp {
+ public:
+  using SimpleApp::obj_;
+  using Callback = std::function<void()>;
+  using SlicedKVs = KVSlices<Val>;
+  /// Cuts `send` into one part for each range; `sliced` gets as many elements as `ranges`.
+  using Slicer = std::function<void(const KVPairs<Val>& send, const std::vector<Range>& ranges,
+                                    SlicedKVs* sliced)>;
+
+  KVWorker(int app_id, int customer_id) : SimpleApp() {
+    obj_ = new Customer(app_id, customer_id, [this](const Message& msg) { Process(msg); });
+  }
+  /// The older form.
+  explicit KVWorker(int app_id) : KVWorker(app_id, app_id) {}
+  ~KVWorker() override {
+    delete obj_;
+    obj_ = nullptr;
+  }
+
+  /// Copies its arguments.
+  int Push(const std::vector<Key>& keys, const std::vector<Val>& vals,
+           const std::vector<int>& lens = {}, int cmd = 0, const Callback& cb = nullptr,
+           int priority = 0) {
+    return ZPush(SArray<Key>(keys), SArray<Val>(vals), SArray<int>(lens), cmd, cb, priority);
+  }
+
+  /// `vals` and `lens` are filled when the request is done; they are empty (and then resized) or
+  /// have the right size, and live until then.
+  int Pull(const std::vector<Key>& keys, std::vector<Val>* vals, std::vector<int>* lens = nullptr,
+           int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
+    return StartPull(SArray<Key>(keys), vals, lens, cmd, cb, priority);
+  }
+
+  /// Pushes `vals` and pulls into `outs` in one request.
+  int PushPull(const std::vector<Key>& keys, const std::vector<Val>& vals, std::vector<Val>* outs,
+               std::vector<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr,
+               int priority = 0) {
+    CHECK_NOTNULL(outs);
+    if (!outs->empty() && outs->size() != vals.size()) {
+      LOG(FATAL) << "outs has " << outs->size() << " elements for " << vals.size() << " values";
+    }
+    return StartPushPull(SArray<Key>(keys), SArray<Val>(vals),
+                         lens != nullptr ? SArray<int>(*lens) : SArray<int>(), outs, lens, cmd, cb,
+                         priority);
+  }
+
+  /// Returns when the request is done; fails (dmlc::Error) if it cannot be.
+  void Wait(int timestamp) override { obj_->WaitRequest(timestamp); }
+
+  /// Without copies: the arrays must stay as they are until the request is done.
+  int ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {},
+            int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
+    KVPairs<Val> kvs;
+    kvs.keys = keys;
+    kvs.vals = vals;
+    kvs.lens = lens;
+    kvs.priority = priority;
+    SlicedKVs sliced;
+    Slice(kvs, &sliced);
+    const int ts = obj_->NewRequest(kServerGroup);
+    AddCallback(ts, cb);
+    Send(ts, true, false, cmd, sliced);
+    return ts;
+  }
+  int ZPull(const SArray<Key>& keys, SArray<Val>* vals, SArray<int>* lens = nullptr, int cmd = 0,
+            const Callback& cb = nullptr, int priority = 0) {
+    return StartPull(keys, vals, lens, cmd, cb, priority);
+  }
+  int ZPushPull(const SArray<Key>& keys, const SArray<Val>& vals, SArray<Val>* outs,
+                SArray<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr,
+                int priority = 0) {
+    return StartPushPull(keys, vals, lens != nullptr ? *lens : SArray<int>(), outs, lens, cmd, cb,
+                         priority);
+  }
+
+  /// From now on the program cuts its requests itself, by ranges.
+  void set_slicer(const Slicer& slicer) {
+    CHECK(slicer) << "a slicer must be callable";
+    Postoffice::Get()->ChooseRanges();
+    slicer_ = slicer;
+  }
+
+ protected:
+  void Process(const Message& msg) override {
+    if (msg.meta.simple_app) {
+      SimpleApp::Process(msg);
+      return;
+    }
+    if (msg.meta.request) return;  // Nobody sends key-value requests to workers.
+    const int ts = msg.meta.timestamp;
+    if (msg.meta.pull && !Keep(msg)) return;
+    if (obj_->NumResponse(ts) == Postoffice::Get()->num_servers() - 1) RunCallback(ts);
+  }
+
+ private:
+  template <typename Vals, typename Lens>
+  int StartPull(const SArray<Key>& keys, Vals* vals, Lens* lens, int cmd, const Callback& cb,
+                int priority) {
+    CHECK_NOTNULL(vals);
+    KVPairs<Val> kvs;
+    kvs.keys = keys;
+    kvs.priority = priority;
+    SlicedKVs sliced;
+    const bool hashed = Slice(kvs, &sliced);
+    const int ts = obj_->NewRequest(kServerGroup);
+    AddGather(ts, keys, vals, lens, hashed, cb);
+    Send(ts, false, true, cmd, sliced);
+    return ts;
+  }
+
+  template <typename Vals, typename Lens>
+  int StartPushPull(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& in_lens,
+                    Vals* outs, Lens* lens, int cmd, const Callback& cb, int priority) {
+    CHECK_NOTNULL(outs);
+    KVPairs<Val> kvs;
+    kvs.keys = keys;
+    kvs.vals = vals;
+    kvs.lens = in_lens;
+    kvs.priority = priority;
+    SlicedKVs sliced;
+    const bool hashed = Slice(kvs, &sliced);
+    const int ts = obj_->NewRequest(kServerGroup);
+    AddGather(ts, keys, outs, lens, hashed, cb);
+    Send(ts, true, true, cmd, sliced);
+    return ts;
+  }
+
+  /// Fails before anything has happened. True if the parts went by hash.
+  bool Slice(const KVPairs<Val>& kvs, SlicedKVs* sliced) {
+    Postoffice* const office = Postoffice::Get();
+    if (slicer_) {
+      slicer_(kvs, office->GetServerKeyRanges(), sliced);
+      CHECK_EQ(sliced->size(), static_cast<size_t>(office->num_servers()))
+          << "a slicer gives one part for each server";
+      return false;
+    }
+    internal::CheckPairs(kvs);
+    if (office->UsePartition() == Partition::kHash) {
+      internal::SliceByHash(kvs, static_cast<size_t>(office->num_servers()), sliced);
+      return true;
+    }
+    internal::SliceByRanges(kvs, office->KeyRanges(), sliced);
+    return false;
+  }
+
+  void AddCallback(int ts, const Callback& cb) {
+    if (!cb) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    callbacks_[ts] = cb;
+  }
+
+  template <typename Vals, typename Lens>
+  void AddGather(int ts, const SArray<Key>& keys, Vals* vals, Lens* lens, bool hashed,
+                 const Callback& cb) {
+    AddCallback(ts, [this, ts, keys, vals, lens, hashed, cb]() {
+      std::vector<KVPairs<Val>> parts;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto it = pulled_.find(ts);
+        if (it != pulled_.end()) {
+          parts.swap(it->second);
+          pulled_.erase(it);
+        }
+      }
+      const size_t servers = static_cast<size_t>(Postoffice::Get()->num_servers());
+      const std::string problem = internal::Gather(keys, &parts, hashed ? servers : 0, vals, lens);
+      if (!problem.empty()) {
+        obj_->FailRequest(ts, problem);
+      } else if (cb) {
+        cb();
+      }
+    });
+  }
+
+  /// Keeps the values of a response; false if it has none.
+  bool Keep(const Message& msg) {
+    if (msg.data.size() < 2) {
+      obj_->FailRequest(msg.meta.timestamp,
+                        "server " + std::to_string(Postoffice::IDtoRank(msg.meta.sender)) +
+                            " answered a pull without keys and values");
+      return false;
+    }
+    KVPairs<Val> kvs;
+    kvs.keys = msg.data[0];
+    kvs.vals = msg.data[1];
+    if (msg.data.size() > 2) kvs.lens = msg.data[2];
+    std::lock_guard<std::mutex> lock(mutex_);
+    pulled_[msg.meta.timestamp].push_back(std::move(kvs));
+    return true;
+  }
+
+  void RunCallback(int ts) {
+    Callback cb;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto it = callbacks_.find(ts);
+      if (it == callbacks_.end()) return;
+      cb = std::move(it->second);
+      callbacks_.erase(it);
+    }
+    cb();
+  }
+
+  void Send(int ts, bool push, bool pull, int cmd, const SlicedKVs& sliced) {
+    int skipped = 0;
+    for (const auto& part : sliced) skipped += part.first ? 0 : 1;
+    if (static_cast<size_t>(skipped) == sliced.size()) RunCallback(ts);
+    // Before the rest is sent: afterwards the last response must find the count complete.
+    if (skipped > 0) obj_->AddResponse(ts, skipped);
+    for (size_t i = 0; i < sliced.size(); ++i) {
+      if (!sliced[i].first) continue;
+      const KVPairs<Val>& kvs = sliced[i].second;
+      Message msg;
+      msg.meta.app_id = obj_->app_id();
+      msg.meta.customer_id = obj_->customer_id();
+      msg.meta.request = true;
+      msg.meta.push = push;
+      msg.meta.pull = pull;
+      msg.meta.head = cmd;
+      msg.meta.timestamp = ts;
+      msg.meta.recver = Postoffice::ServerRankToID(static_cast<int>(i));
+      msg.meta.priority = kvs.priority;
+      if (!kvs.keys.empty()) {
+        msg.data.reserve(3);
+        msg.AddData(kvs.keys);
+        msg.AddData(kvs.vals);
+        if (!kvs.lens.empty()) msg.AddData(kvs.lens);
+      }
+      Postoffice::Get()->van()->Send(msg);
+    }
+  }
+
+  std::mutex mutex_;  // Guards the two maps.
+  std::unordered_map<int, std::vector<KVPairs<Val>>> pulled_;
+  std::unordered_map<int, Callback> callbacks_;
+  Slicer slicer_;
+};
+
+}  // namespace ps
+#endif  // PS_INTERNAL_KV_WORKER_H_

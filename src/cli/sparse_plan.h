@@ -1,0 +1,78 @@
+// What `sumcast bench sparse` was asked for, and how its rows read. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sparse/options.h"
+
+namespace sumcast::cli {
+
+struct SparseFlags {
+  std::string skew = "ctr";  ///< ctr, text, flat.
+  std::string paths = "servers,dual,auto";
+  uint32_t workers = 8;
+  uint32_t servers = 1;
+  std::string rate;
+  uint32_t batch = 256;  ///< Rows of a worker's batch.
+  uint32_t width = 16;   ///< f32 lanes of a key's row.
+  uint64_t vocabulary = 1'000'000;
+  std::string text = "debian-packages";
+  std::string optimizer = "adagrad";
+  std::string wire = "fp32";
+  uint32_t rounds = 16;        ///< Of a timed block.
+  uint32_t repeats = 5;        ///< Blocks of each path, by turns.
+  uint32_t flush_every = 16;   ///< Rounds.
+  double hot_share_max = 0.1;  ///< Of the vocabulary.
+  uint32_t segments = 32;
+  uint64_t seed = 1;
+  double loss = 0;
+  bool json = false;
+  bool loopback = false;
+};
+
+/// A way that keys go.
+enum class SparsePath : uint8_t {
+  kServers = 0,  ///< All keys to servers.
+  kDual = 1,     ///< Hot keys through the aggregator, replicated at the workers.
+  kAuto = 2,     ///< Whichever of both is faster here.
+};
+std::string_view name_of(SparsePath path);
+/// "servers,dual" and the like. kInvalidArgument names the word that is none.
+Result<std::vector<SparsePath>> sparse_paths(const std::string& list);
+
+/// What all members are told. kInvalidArgument: one line about the first flag that cannot be.
+Result<sparse::Options> sparse_options(const SparseFlags& flags);
+
+/// What a worker reports of one block.
+struct SparseBlock {
+  double round_us = 0;  ///< Of the block; on this worker.
+  uint64_t hash = 0;    ///< Of the rows that came last.
+  uint64_t hot_pushed = 0, cold_pushed = 0, hot_keys = 0;
+  std::string chosen;  ///< auto: "servers" or "dual".
+};
+std::string to_json_line(const SparseBlock& block);
+Result<SparseBlock> sparse_block_from_line(std::string_view line);
+
+/// One path's figures, over all its blocks.
+struct SparseRow {
+  SparsePath path = SparsePath::kServers;
+  double round_us = 0;          ///< Median over blocks of the slowest worker's mean.
+  double bytes_per_worker = 0;  ///< Of a round, both directions, the busiest worker.
+  double server_bytes = 0;      ///< Of a round, both directions, all servers.
+  double server_packets = 0;
+  uint32_t server_flows = 0;  ///< Streams that end at servers.
+  double hot_share = 0;       ///< Of the gradients.
+  uint64_t hot_keys = 0;
+  uint64_t wrong = 0;  ///< Blocks whose rows differ from those of the first path.
+  std::string chosen;
+};
+std::string to_json_line(const SparseRow& row, const SparseFlags& flags);
+/// A table, and how much faster each path is than the first.
+std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& flags);
+
+}  // namespace sumcast::cli

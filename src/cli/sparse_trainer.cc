@@ -1,0 +1,187 @@
+#include "cli/sparse_trainer.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/prng.h"
+#include "numeric/codec.h"
+#include "numeric/rows.h"
+#include "runtime/clock.h"
+#include "sparse/auto_path.h"
+#include "sparse/balance.h"
+
+namespace sumcast::cli {
+namespace {
+
+constexpr size_t kPaths = 3;
+constexpr size_t kTrialTrack = kPaths;   // What auto tries trains copies of its own.
+constexpr uint32_t kBatches = 24;        // Drawn ahead, then again from the first.
+constexpr uint32_t kSampleBatches = 96;  // That hot keys are chosen from: none that are trained on.
+constexpr size_t kCellPayloadBytes = 1408;
+
+std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {
+  std::ranges::sort(keys);
+  const auto rest = std::ranges::unique(keys);
+  keys.erase(rest.begin(), rest.end());
+  return keys;
+}
+
+void sleep_until(Instant start) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const timespec at{start.ns / kSecond, start.ns % kSecond};
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& worker,
+                                                             const SparseFlags& flags,
+                                                             uint32_t rank) {
+  dataset::KeyStreamOptions options;
+  options.vocabulary = flags.vocabulary;
+  options.text = flags.text;
+  auto stream = dataset::make_key_stream(flags.skew, options);
+  if (!stream) return fail(stream.error());
+  std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags, rank));
+  trainer->position_.resize(kPaths + 1, 0);
+  trainer->chosen_.resize(kPaths);
+  trainer->draw_batches(**stream);
+  trainer->choose_hot(**stream);
+  return trainer;
+}
+
+void SparseTrainer::draw_batches(const dataset::KeyStream& stream) {
+  Prng random(flags_.seed * 1'000'003 + rank_);
+  std::vector<uint64_t> keys;
+  size_t most = 0;
+  for (uint32_t i = 0; i < kBatches; ++i) {
+    stream.next_batch(flags_.batch, random, keys);
+    batches_.push_back(distinct(keys));
+    most = std::max(most, batches_.back().size());
+  }
+  gradients_.resize(most * flags_.width);
+  for (float& gradient : gradients_) gradient = static_cast<float>(random.unit() - 0.5);
+}
+
+/// The same on all workers: they sample alike.
+void SparseTrainer::choose_hot(const dataset::KeyStream& stream) {
+  Prng random(flags_.seed * 7'368'787 + 1);
+  std::unordered_map<uint64_t, uint32_t> counts;
+  std::vector<uint64_t> keys;
+  double drawn = 0;
+  for (uint32_t i = 0; i < kSampleBatches; ++i) {
+    stream.next_batch(flags_.batch, random, keys);
+    const auto batch = distinct(keys);
+    for (const uint64_t key : batch) ++counts[key];
+    drawn += static_cast<double>(batch.size());
+  }
+  std::vector<std::pair<uint32_t, uint64_t>> ranked;
+  for (const auto& [key, count] : counts) {
+    if (count >= 2) ranked.emplace_back(count, key);
+  }
+  std::ranges::sort(ranked, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::vector<double> chances;
+  double listed = 0;
+  for (const auto& [count, key] : ranked) {
+    chances.push_back(static_cast<double>(count) / kSampleBatches);
+    listed += chances.back();
+  }
+  sparse::LinkModel model;
+  model.workers = flags_.workers;
+  model.servers = flags_.servers;
+  model.row_bytes = 4.0 * flags_.width;
+  const auto options = sparse_options(flags_);
+  const WireFormat wire = options->wire;
+  model.gradient_bytes =
+      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, flags_.width));
+  model.cell_slots = static_cast<double>(
+      std::max<size_t>(1, numeric::slots_per_cell(wire, flags_.width, kCellPayloadBytes)));
+  const auto most =
+      static_cast<size_t>(flags_.hot_share_max * static_cast<double>(stream.vocabulary()));
+  const sparse::Balance found =
+      sparse::balance(model, chances, drawn / kSampleBatches - listed, most);
+  for (size_t i = 0; i < found.hot; ++i) hot_.push_back(ranked[i].second);
+}
+
+uint64_t SparseTrainer::copy_of(uint64_t key) const {
+  return key ^ ((track_ + 1) * 0x9E3779B97F4A7C15u);
+}
+
+std::vector<uint64_t> SparseTrainer::copies_of(const std::vector<uint64_t>& keys) const {
+  std::vector<uint64_t> copies;
+  copies.reserve(keys.size());
+  for (const uint64_t key : keys) copies.push_back(copy_of(key));
+  return copies;
+}
+
+Result<void> SparseTrainer::prepare(SparsePath path) {
+  std::string& chosen = chosen_[static_cast<size_t>(path)];
+  if (path == SparsePath::kAuto && chosen.empty()) {
+    track_ = kTrialTrack;
+    auto is_hot = sparse::choose_path(worker_, copies_of(hot_), [&](uint32_t rounds) {
+      auto pulled = pull();
+      return pulled ? train(rounds) : pulled;
+    });
+    if (!is_hot) return fail(is_hot.error());
+    chosen = *is_hot ? "dual" : "servers";
+  }
+  track_ = static_cast<size_t>(path);
+  const bool is_hot = path == SparsePath::kDual || chosen == "dual";
+  const auto hot = is_hot ? copies_of(hot_) : std::vector<uint64_t>();
+  if (auto set = worker_.set_hot(hot); !set) return set;
+  return pull();
+}
+
+Result<void> SparseTrainer::pull() {
+  return worker_.pull(copies_of(batches_[position_[track_] % kBatches]));
+}
+
+/// Gradients depend on the round and the place in the batch, not on rows.
+Result<void> SparseTrainer::train(uint32_t rounds) {
+  uint64_t& at = position_[track_];
+  for (uint32_t i = 0; i < rounds; ++i) {
+    const auto next = copies_of(batches_[(at + 1) % kBatches]);
+    if (auto done = worker_.push_pull(gradients_.data(), next); !done) return done;
+    ++at;
+    if (flags_.flush_every != 0 && at % flags_.flush_every == flags_.flush_every / 2) {
+      if (auto done = worker_.flush(); !done) return done;
+    }
+  }
+  return {};
+}
+
+uint64_t SparseTrainer::hash_of_rows() const {
+  uint64_t hash = worker_.keys();
+  for (size_t i = 0; i < worker_.keys(); ++i) {
+    for (uint32_t lane = 0; lane < flags_.width; ++lane) {
+      hash = table::mix_key(hash ^ std::bit_cast<uint32_t>(worker_.row(i)[lane])) + 1;
+    }
+  }
+  return hash;
+}
+
+Result<SparseBlock> SparseTrainer::run(uint32_t rounds, Instant start) {
+  sleep_until(start);
+  const sparse::WorkerCounters before = worker_.counters();
+  const Instant begun = runtime::monotonic_now();
+  if (auto done = train(rounds); !done) return fail(done.error());
+  const Duration wall = runtime::monotonic_now() - begun;
+  SparseBlock block;
+  block.round_us = static_cast<double>(wall.count()) / 1e3 / rounds;
+  block.hash = hash_of_rows();
+  block.hot_pushed = worker_.counters().hot_pushed - before.hot_pushed;
+  block.cold_pushed = worker_.counters().cold_pushed - before.cold_pushed;
+  block.hot_keys = worker_.hot_keys();
+  block.chosen = chosen_[track_];
+  return block;
+}
+
+}  // namespace sumcast::cli

@@ -1,0 +1,50 @@
+// What a worker of a sparse bench does: batches drawn ahead, gradients that are real numbers, and
+// blocks of rounds along one path.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/time.h"
+#include "cli/sparse_plan.h"
+#include "dataset/key_stream.h"
+#include "sparse/worker.h"
+
+namespace sumcast::cli {
+
+class SparseTrainer {
+ public:
+  /// @param worker  outlives the trainer.
+  static Result<std::unique_ptr<SparseTrainer>> create(sparse::Worker& worker,
+                                                       const SparseFlags& flags, uint32_t rank);
+
+  /// Not timed: sets the path's hot keys and pulls the first rows.
+  Result<void> prepare(SparsePath path);
+  Result<SparseBlock> run(uint32_t rounds, Instant start);
+
+ private:
+  SparseTrainer(sparse::Worker& worker, const SparseFlags& flags, uint32_t rank)
+      : worker_(worker), flags_(flags), rank_(rank) {}
+
+  void draw_batches(const dataset::KeyStream& stream);
+  void choose_hot(const dataset::KeyStream& stream);
+  /// The track's own copy of a key.
+  uint64_t copy_of(uint64_t key) const;
+  std::vector<uint64_t> copies_of(const std::vector<uint64_t>& keys) const;
+  Result<void> pull();
+  Result<void> train(uint32_t rounds);
+  uint64_t hash_of_rows() const;
+
+  sparse::Worker& worker_;
+  SparseFlags flags_;
+  uint32_t rank_;
+  std::vector<std::vector<uint64_t>> batches_;  // Distinct keys, ascending.
+  std::vector<uint64_t> hot_;                   // Hottest first.
+  std::vector<float> gradients_;                // f32[most keys of a batch][width]
+  size_t track_ = 0;                            // Path, or what auto tries: a copy of the keys.
+  std::vector<uint64_t> position_;              // By track: rounds trained.
+  std::vector<std::string> chosen_;             // By path: what auto chose.
+};
+
+}  // namespace sumcast::cli

@@ -1,0 +1,40 @@
+// The library's own messages, as JSON: joining, barriers, heartbeats, leaving.
+//
+//   hello    both ways, first: which node speaks (-1: not known yet), and its epoch
+//   add      to the scheduler: a customer of this process joins
+//   nodes    from the scheduler: all have come; their ids, and yours
+//   refused  from the scheduler: you are not let in, with the reason
+//   arrive   to the scheduler: waits at the barrier of `group`
+//   pass     from the scheduler: the wait `token` is over; with `why` if the barrier broke
+//   beat     to and from the scheduler, every PS_HEARTBEAT_INTERVAL
+//   lost     from the scheduler: a node died, and how that was noticed
+//   bye      to all: this node leaves of its own will
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ps/internal/message.h"
+
+namespace sumcast::ps {
+
+struct ControlMessage {
+  std::string kind;
+  int node = -1;  ///< hello: the speaker; lost: who died; nodes: the receiver's id.
+  uint64_t epoch = 0;
+  int customer = 0;
+  int group = 0;
+  uint64_t token = 0;
+  int patient = 0;  ///< arrive: 1 if it may take as long as the job (Finalize).
+  std::string why;
+  std::vector<::ps::Node> nodes;  ///< add: the process; nodes: all.
+};
+
+std::string to_text(const ControlMessage& message);
+/// Errors: kDenied, if it is no such message.
+Result<ControlMessage> parse_control(std::string_view text);
+
+}  // namespace sumcast::ps

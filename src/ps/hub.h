@@ -1,0 +1,178 @@
+// The core under the interface: this process's place in a job.
+//
+// One of it per process, behind Postoffice, Van and Customer. It owns the connections, the crew
+// that works on them, the customers' cores, and what is known about other nodes.
+//
+//   worker ──▶ every server, scheduler        server ──▶ scheduler        each opened by the left
+//
+// A connection carries frames both ways. Messages to this process itself go round it.
+//
+// Files: hub.cc start and stop, hub_poll.cc what the leader does, hub_send.cc messages,
+// hub_control.cc joining, barriers and death.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "auth/secret.h"
+#include "base/prng.h"
+#include "net/poll.h"
+#include "ps/control.h"
+#include "ps/crew.h"
+#include "ps/link.h"
+#include "ps/roster.h"
+#include "ps/settings.h"
+
+namespace sumcast::ps {
+
+using LinkPtr = std::shared_ptr<Link>;
+
+class Hub final : private Crew::Ship {
+ public:
+  static Hub& get();
+
+  // Start and stop; hub.cc.
+  /// Joins; blocks until all have come. Errors: what was wrong, naming who is missing.
+  Result<void> start(int customer_id);
+  /// Ends the transport. Others see that this node left of its own will.
+  void stop();
+  bool is_ready() const { return ready_.load(std::memory_order_acquire); }
+
+  // Settings, and what follows from them.
+  const Settings& settings() const { return settings_; }
+  int num_workers() const { return num_workers_.load(std::memory_order_relaxed); }
+  int num_servers() const { return num_servers_.load(std::memory_order_relaxed); }
+  const ::ps::Node& my_node() const { return my_node_; }
+  bool is_started() const { return started_.load(std::memory_order_acquire); }
+  /// The members of a group, or the id itself.
+  const std::vector<int>& members(int group);
+
+  // Customers; hub_send.cc.
+  void add_customer(const CorePtr& core);
+  void remove_customer(const CorePtr& core);
+  bool has_customer(int app_id, int customer_id);
+  void remember_customer(int app_id, int customer_id, ::ps::Customer* customer);
+  ::ps::Customer* find_customer(int app_id, int customer_id);
+  Crew& crew() { return crew_; }
+
+  // Messages; hub_send.cc.
+  /// 0 if the receiver is gone.
+  int64_t send(const ::ps::Message& message);
+  /// Writes what this thread has only queued.
+  void flush();
+  /// Why a request to this node or group cannot succeed any more.
+  std::optional<std::string> why_lost(int group);
+
+  // Barriers and death; hub_control.cc.
+  /// @param patient  it may take as long as the job: no timeout but the others' deaths.
+  Result<void> barrier(int customer_id, int group, bool patient);
+  std::vector<int> dead_nodes(Duration silence);
+  /// Why Wait waits: for log lines and errors.
+  std::string describe_wait(::ps::Customer::Core& core, int timestamp);
+
+ private:
+  Hub();
+
+  // hub.cc
+  Result<void> open(int customer_id);
+  Result<void> open_sockets();
+  Result<LinkPtr> connect(const std::string& host, int port, Instant deadline);
+  Result<void> connect_scheduler(Instant deadline);
+  Result<void> connect_servers(Instant deadline);
+  Result<void> await_roster(Instant deadline);
+  LinkPtr adopt(net::TcpConnection connection, auth::Side side);
+  void close_all();
+
+  // hub_poll.cc
+  void poll(Duration longest, std::vector<Arrival>& arrivals) override;
+  void wake() override { wake_->signal(); }
+  void begin_batch() override;
+  void end_batch() override;
+  void on_event(const net::Event& event, std::vector<Arrival>& arrivals);
+  void accept_all();
+  void read_link(const LinkPtr& link, std::vector<Arrival>& arrivals);
+  /// False while the other's preface is not whole, or if it is a wrong one.
+  bool read_preface(const LinkPtr& link);
+  void watch_writable(const LinkPtr& link);
+  bool on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
+                std::vector<Arrival>& arrivals);
+  bool take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
+                  std::vector<Arrival>& arrivals);
+  void write_link(const LinkPtr& link);
+  void write_dirty();
+  Instant tend(Instant now);
+  void drop_link(const LinkPtr& link);
+
+  // hub_send.cc
+  std::optional<Arrival> addressed(::ps::Message message);
+  void pass_on(const LinkPtr& link, size_t queued);
+  LinkPtr link_to(int id);
+
+  // hub_control.cc
+  void say(const LinkPtr& link, const ControlMessage& message);
+  bool on_control(const LinkPtr& link, std::string_view text);
+  bool on_hello(const LinkPtr& link, const ControlMessage& message);
+  void on_add(const LinkPtr& link, const ControlMessage& message);
+  void on_nodes(const ControlMessage& message);
+  void on_arrive(const BarrierArrival& who, int group, bool patient);
+  void release(const std::vector<BarrierArrival>& who, const std::string& failure);
+  void on_token(uint64_t token, const std::string& failure);
+  void on_lost(int id, const std::string& why, bool left);
+  void beat(Instant now);
+  void expire_barriers(Instant now);
+  void introduce(const LinkPtr& link, int node);
+  void break_barrier(int group, const std::string& why);
+
+  Crew crew_{*this};
+  Settings settings_;
+  std::optional<auth::Key> key_;
+  std::atomic<bool> started_{false}, ready_{false}, stopping_{false};
+  std::atomic<bool> ending_{false};  ///< The scheduler's: all have come to the last barrier.
+  bool connected_ = false;           ///< Under start_mutex_.
+  std::atomic<int> num_workers_{0}, num_servers_{0};
+  ::ps::Node my_node_;
+  uint64_t epoch_ = 0;
+  std::mutex start_mutex_;
+
+  // The leader's.
+  std::optional<net::Poller> poller_;
+  std::optional<net::WakeUp> wake_;
+  std::optional<net::TcpListener> listener_;
+  std::optional<Prng> drops_;
+  Instant next_beat_{}, last_beat_{};
+
+  std::atomic<bool> write_wanted_{false};
+
+  std::shared_mutex links_mutex_;                ///< Guards the tables of links and customers.
+  std::unordered_map<uint64_t, LinkPtr> links_;  ///< By token.
+  std::unordered_map<int, LinkPtr> by_node_;
+  uint64_t next_token_ = 1;
+  std::map<std::pair<int, int>, CorePtr> cores_;
+  std::map<std::pair<int, int>, ::ps::Customer*> customers_;
+  std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
+
+  std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
+  std::optional<Roster> roster_;  ///< The scheduler's.
+  std::map<int, Instant> barrier_since_;
+  bool complete_ = false;
+  std::vector<::ps::Node> nodes_;
+  std::string refused_;  ///< Why the scheduler did not let us in.
+  std::map<int, std::string> lost_;
+  std::set<int> left_;
+  std::map<int, std::vector<::ps::Message>> unsent_;  ///< To nodes whose connection is to come.
+  uint64_t next_token_id_ = 1;
+  std::map<uint64_t, std::pair<bool, std::string>> tokens_;  ///< Barriers: over, with what failure.
+  std::map<int, std::vector<int>> members_;
+};
+
+}  // namespace sumcast::ps

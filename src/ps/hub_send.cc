@@ -1,0 +1,163 @@
+// Messages: to whom they go, here and elsewhere.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "net/descriptor.h"
+#include "ps/customer_core.h"
+#include "ps/hub.h"
+#include "ps/internal/postoffice.h"
+#include "runtime/log.h"
+
+namespace sumcast::ps {
+namespace {
+
+/// Which nodes have a connection: workers and servers, and all with the scheduler.
+bool are_connected(::ps::Node::Role role, int other) {
+  if (role == ::ps::Node::SCHEDULER || other == ::ps::kScheduler) return true;
+  return (role == ::ps::Node::SERVER) != (other % 2 == 0);
+}
+
+}  // namespace
+
+void Hub::add_customer(const CorePtr& core) {
+  std::vector<::ps::Message> claimed;
+  {
+    const std::lock_guard lock(links_mutex_);
+    if (!cores_.emplace(std::pair(core->app_id, core->customer_id), core).second) {
+      LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
+                 << " exists already";
+    }
+    if (const auto it = unclaimed_.find(core->app_id); it != unclaimed_.end()) {
+      claimed.swap(it->second);
+      unclaimed_.erase(it);
+    }
+  }
+  crew_.add_attendant();
+  for (::ps::Message& message : claimed) {
+    if (auto arrival = addressed(std::move(message))) crew_.deliver(std::move(*arrival));
+  }
+}
+
+void Hub::remember_customer(int app_id, int customer_id, ::ps::Customer* customer) {
+  const std::lock_guard lock(links_mutex_);
+  customers_[{app_id, customer_id}] = customer;
+}
+
+void Hub::remove_customer(const CorePtr& core) {
+  {
+    const std::lock_guard lock(links_mutex_);
+    cores_.erase({core->app_id, core->customer_id});
+    customers_.erase({core->app_id, core->customer_id});
+  }
+  crew_.retire(core);
+}
+
+::ps::Customer* Hub::find_customer(int app_id, int customer_id) {
+  const std::shared_lock lock(links_mutex_);
+  const auto it = customers_.find({app_id, customer_id});
+  return it != customers_.end() ? it->second : nullptr;
+}
+
+/// Finds the customer. Servers and the scheduler have one for each application, called like it;
+/// workers may have several. Without one the message is kept until there is.
+std::optional<Arrival> Hub::addressed(::ps::Message message) {
+  const int app = message.meta.app_id, customer = message.meta.customer_id;
+  const bool by_app = settings_.role != ::ps::Node::WORKER;
+  const auto find = [&]() -> CorePtr {
+    auto it = cores_.find({app, by_app ? app : customer});
+    if (it == cores_.end()) it = cores_.find({app, by_app ? customer : app});
+    return it != cores_.end() ? it->second : nullptr;
+  };
+  {
+    const std::shared_lock lock(links_mutex_);
+    if (CorePtr core = find()) return Arrival{std::move(core), std::move(message)};
+  }
+  const std::lock_guard lock(links_mutex_);
+  if (CorePtr core = find()) return Arrival{std::move(core), std::move(message)};
+  auto& kept = unclaimed_[app];
+  if (kept.empty()) {
+    runtime::log_info(runtime::Subsystem::kNet,
+                      "ps: a message waits for application {}, customer {}, which does not exist "
+                      "here yet",
+                      app, customer);
+  }
+  kept.push_back(std::move(message));
+  return std::nullopt;
+}
+
+LinkPtr Hub::link_to(int id) {
+  const std::shared_lock lock(links_mutex_);
+  const auto it = by_node_.find(id);
+  return it != by_node_.end() ? it->second : nullptr;
+}
+
+int64_t Hub::send(const ::ps::Message& message) {
+  const int to = message.meta.recver;
+  const auto bytes = static_cast<int64_t>(message.meta.data_size);
+  if (to == my_node_.id) {
+    ::ps::Message copy = message;
+    copy.meta.sender = to;
+    if (auto arrival = addressed(std::move(copy))) crew_.deliver(std::move(*arrival));
+    return bytes;
+  }
+  LinkPtr link = link_to(to);
+  if (link == nullptr) {
+    std::string why;
+    const std::lock_guard lock(state_mutex_);
+    link = link_to(to);
+    if (link == nullptr) {
+      if (!are_connected(settings_.role, to)) {
+        why = fmt::format(
+            "{} has no connection to {}: workers and servers have, and all have one "
+            "to the scheduler",
+            node_text(my_node_.id), node_text(to));
+      } else if (const auto it = lost_.find(to); it != lost_.end()) {
+        why = it->second;
+      } else if (left_.count(to) != 0) {
+        why = node_text(to) + " has left the job";
+      } else {
+        unsent_[to].push_back(message);
+        return bytes;
+      }
+    }
+    if (link == nullptr) {
+      if (message.meta.request) {
+        CorePtr core;
+        {
+          const std::shared_lock tables(links_mutex_);
+          const auto it = cores_.find({message.meta.app_id, message.meta.customer_id});
+          if (it != cores_.end()) core = it->second;
+        }
+        if (core != nullptr) {
+          const std::lock_guard tracker(core->mutex);
+          core->tracker.fail(message.meta.timestamp, why);
+        }
+      }
+      return 0;
+    }
+  }
+  FrameHeader header = header_of(message);
+  header.sender = my_node_.id;
+  pass_on(link, link->send(header, message.data, message.meta.data_type, message.meta.body));
+  return bytes;
+}
+
+std::optional<std::string> Hub::why_lost(int group) {
+  const auto& ids = members(group);
+  const std::lock_guard lock(state_mutex_);
+  if (lost_.empty() && left_.empty()) return std::nullopt;
+  for (int id : ids) {
+    if (const auto it = lost_.find(id); it != lost_.end()) return it->second;
+    if (left_.count(id) != 0) return node_text(id) + " has left the job";
+  }
+  return std::nullopt;
+}
+
+std::string Hub::describe_wait(::ps::Customer::Core& core, int timestamp) {
+  const std::lock_guard lock(core.mutex);
+  return fmt::format("{} responses to request {} of application {} have come",
+                     core.tracker.progress_text(timestamp), timestamp, core.app_id);
+}
+
+}  // namespace sumcast::ps

@@ -1,0 +1,183 @@
+// Opening and receiving; sending is in link_send.cc.
+#include "ps/link.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "ps/block_pool.h"
+
+namespace sumcast::ps {
+namespace {
+
+constexpr size_t kFirstBuffer = 16 << 10;
+constexpr size_t kLargestBuffer = 256 << 10;
+/// From here on a frame is received where it stays; below, copying is cheaper than a call of its
+/// own.
+constexpr size_t kInPlace = 64 << 10;
+/// Of a large frame so much is taken at once: waking up for each segment costs as much as copying
+/// it.
+constexpr size_t kLowWater = 256 << 10;
+/// What a peer may announce before it has said who it is.
+constexpr uint64_t kStrangerBytesMax = 64 << 10;
+
+}  // namespace
+
+Link::Link(net::TcpConnection connection, const auth::Key* key, auth::Side side)
+    : connection_(std::move(connection)),
+      address_(connection_.remote().text()),
+      key_(key),
+      side_(side) {
+  mine_.sealed = key != nullptr ? 1 : 0;
+  const auth::ControlNonce nonce = auth::random_nonce();
+  std::copy(nonce.begin(), nonce.end(), mine_.nonce);
+}
+
+Result<void> Link::on_preface(const Preface& other) {
+  if (std::memcmp(other.magic, mine_.magic, sizeof mine_.magic) != 0) {
+    return fail(ErrorCode::kDenied,
+                fmt::format("{} speaks another protocol; all processes of a job need the same "
+                            "version of Sumcast, and ps-lite's own do not mix with it",
+                            address_));
+  }
+  if (other.sealed != mine_.sealed) {
+    return fail(ErrorCode::kDenied,
+                fmt::format("{} {} a key and this process {}; set SUMCAST_KEY_FILE for all or none",
+                            address_, other.sealed != 0 ? "has" : "has not",
+                            mine_.sealed != 0 ? "has one" : "has none"));
+  }
+  if (key_ != nullptr) {
+    auth::ControlNonce client, server;
+    const bool is_client = side_ == auth::Side::kClient;
+    std::copy_n(is_client ? mine_.nonce : other.nonce, client.size(), client.begin());
+    std::copy_n(is_client ? other.nonce : mine_.nonce, server.size(), server.begin());
+    send_seal_.emplace(*key_, client, server, side_);
+    receive_seal_.emplace(*key_, client, server, side_);
+  }
+  opened_.store(true, std::memory_order_release);
+  return {};
+}
+
+LinkVerdict Link::ended(LinkVerdict verdict, std::string text) {
+  if (ended_text_.empty()) ended_text_ = std::move(text);
+  return verdict;
+}
+
+LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
+  if (buffer_.empty()) buffer_.resize(kFirstBuffer);
+  while (budget > 0) {
+    char* to = large_ != nullptr ? large_.get() + large_got_ : buffer_.data() + end_;
+    const size_t room = large_ != nullptr ? large_bytes_ - large_got_ : buffer_.size() - end_;
+    const ssize_t got = ::recv(fd(), to, room, MSG_DONTWAIT);
+    if (got == 0) return ended(LinkVerdict::kEnded, address_ + " closed the connection");
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return LinkVerdict::kOpen;
+      return ended(LinkVerdict::kFailed, fmt::format("the connection to {} broke: {}", address_,
+                                                     std::system_category().message(errno)));
+    }
+    const auto bytes = static_cast<size_t>(got);
+    budget -= std::min(budget, bytes);
+    if (large_ != nullptr) {
+      large_got_ += bytes;
+      if (large_got_ < large_bytes_) {
+        set_low_water(std::min(kLowWater, large_bytes_ - large_got_));
+        continue;
+      }
+      set_low_water(1);
+      const auto header = read_header(large_.get());
+      if (const auto verdict = take(*header, std::move(large_), on_frame);
+          verdict != LinkVerdict::kOpen) {
+        return verdict;
+      }
+      continue;
+    }
+    end_ += bytes;
+    const bool filled = end_ == buffer_.size();
+    if (const auto verdict = take_frames(on_frame); verdict != LinkVerdict::kOpen) return verdict;
+    if (large_ == nullptr && bytes < room && !filled) return LinkVerdict::kOpen;  // All was taken.
+    if (filled && buffer_.size() < kLargestBuffer) buffer_.resize(2 * buffer_.size());
+  }
+  return LinkVerdict::kOpen;
+}
+
+void Link::set_low_water(size_t bytes) {
+  if (bytes == low_water_) return;
+  low_water_ = bytes;
+  net::set_option(fd(), SOL_SOCKET, SO_RCVLOWAT, static_cast<int>(bytes));
+}
+
+bool Link::has_unread() {
+  int unread = 0;
+  if (::ioctl(fd(), FIONREAD, &unread) != 0 || unread == 0) return false;
+  set_low_water(1);
+  return true;
+}
+
+/// Takes all whole frames out of the buffer; a large one that has begun continues in its own place.
+LinkVerdict Link::take_frames(const OnFrame& on_frame) {
+  const size_t seal = receive_seal_ ? auth::kSealBytes : 0;
+  while (end_ - begin_ >= kHeaderBytes) {
+    const auto header = read_header(buffer_.data() + begin_);
+    if (!header) return ended(LinkVerdict::kBroken, address_ + ": " + header.error().what);
+    if (node.load(std::memory_order_relaxed) < 0 && header->payload_bytes > kStrangerBytesMax) {
+      return ended(LinkVerdict::kBroken, address_ + " sent data before it said who it is");
+    }
+    const size_t whole = kHeaderBytes + static_cast<size_t>(header->payload_bytes) + seal;
+    const size_t here = end_ - begin_;
+    if (here >= whole) {
+      FrameBytes frame = make_block(whole);
+      std::memcpy(frame.get(), buffer_.data() + begin_, whole);
+      begin_ += whole;
+      if (const auto verdict = take(*header, std::move(frame), on_frame);
+          verdict != LinkVerdict::kOpen) {
+        return verdict;
+      }
+    } else if (whole >= kInPlace) {
+      try {
+        large_ = make_block(whole);
+      } catch (const std::bad_alloc&) {
+        return ended(LinkVerdict::kBroken,
+                     fmt::format("no memory for a message of {} bytes from {}", whole, address_));
+      }
+      large_bytes_ = whole;
+      large_got_ = here;
+      std::memcpy(large_.get(), buffer_.data() + begin_, here);
+      begin_ = end_;
+      break;
+    } else {
+      break;
+    }
+  }
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  return LinkVerdict::kOpen;
+}
+
+LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const OnFrame& on_frame) {
+  if (receive_seal_) {
+    const size_t bytes = kHeaderBytes + static_cast<size_t>(header.payload_bytes);
+    const auto* const begin = reinterpret_cast<const std::byte*>(frame.get());
+    if (!receive_seal_->open({begin, bytes}, std::span<const std::byte, auth::kSealBytes>(
+                                                 begin + bytes, auth::kSealBytes))) {
+      return ended(LinkVerdict::kBroken,
+                   address_ + " has another key (SUMCAST_KEY_FILE), or its frames were changed");
+    }
+  }
+  if (!on_frame(header, std::move(frame))) {
+    return ended(LinkVerdict::kBroken, address_ + " broke the protocol");
+  }
+  return LinkVerdict::kOpen;
+}
+
+}  // namespace sumcast::ps

@@ -1,0 +1,49 @@
+// The job as the environment describes it: DMLC_* and PS_* as ps-lite reads them, and our own.
+//
+// A value that is missing or wrong is an error that names the variable. docs/ps-lite.md lists them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "ps/internal/message.h"
+#include "ps/internal/postoffice.h"
+
+namespace sumcast::ps {
+
+/// Node ids are ints, and 2 * rank + 9 must be one; what the scheduler keeps grows with each.
+inline constexpr int kNodesMax = 1 << 20;
+
+struct Settings {
+  ::ps::Node::Role role = ::ps::Node::WORKER;  ///< DMLC_ROLE: worker, server, scheduler.
+  int num_workers = 0;                         ///< DMLC_NUM_WORKER: customers of workers, from 1.
+  int num_servers = 0;                         ///< DMLC_NUM_SERVER
+  std::string root_host;                       ///< DMLC_PS_ROOT_URI: where the scheduler is.
+  uint16_t root_port = 0;                      ///< DMLC_PS_ROOT_PORT
+  std::string node_host;                       ///< DMLC_NODE_HOST; empty: found by route.
+  std::string interface;                       ///< DMLC_INTERFACE
+  uint16_t port = 0;                           ///< PORT; 0: any.
+  int verbose = 0;                             ///< PS_VERBOSE
+  bool resend = false;                         ///< PS_RESEND
+  Duration resend_timeout = 1s;                ///< PS_RESEND_TIMEOUT, ms: before the first sample.
+  double drop = 0;                             ///< PS_DROP_MSG, percent there; 0 to 1 here.
+  uint64_t drop_seed = 1;                      ///< SUMCAST_PS_DROP_SEED
+  Duration heartbeat = 250ms;                  ///< PS_HEARTBEAT_INTERVAL, s
+  Duration silence_max = 1800ms;               ///< PS_HEARTBEAT_TIMEOUT, s: then a node is dead.
+  Duration start_timeout = 300s;               ///< SUMCAST_PS_START_TIMEOUT
+  Duration wait_timeout = 1h;                  ///< SUMCAST_PS_WAIT_TIMEOUT; 0: as long as all live.
+  Duration barrier_timeout{0};                 ///< SUMCAST_PS_BARRIER_TIMEOUT; 0 as above.
+  Duration spin = 100us;                       ///< SUMCAST_SPIN
+  ::ps::Partition partition = ::ps::Partition::kRanges;  ///< SUMCAST_PS_PARTITION: ranges, hash.
+  std::string key_file;  ///< SUMCAST_KEY_FILE; empty: connections are open.
+};
+
+/// @param find  the value of a variable; null if it is unset or empty.
+/// Errors: kInvalidArgument, naming the variable and what it may be.
+Result<Settings> read_settings(const std::function<const char*(const char*)>& find);
+
+}  // namespace sumcast::ps

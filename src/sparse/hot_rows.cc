@@ -1,0 +1,69 @@
+#include "sparse/hot_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+namespace sumcast::sparse {
+
+Result<HotRows> HotRows::create(const table::TableShape& shape, std::span<const uint64_t> keys) {
+  HotRows hot(shape);
+  for (const uint64_t key : keys) {
+    const size_t before = hot.table_.size();
+    if (hot.table_.find_or_make(key) != before) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("hot keys: {} stands there twice", key));
+    }
+  }
+  const size_t words = (keys.size() + 63) / 64;
+  hot.sums_.resize(keys.size() * shape.width);
+  hot.present_.resize(words, 0);
+  hot.moved_.resize(words, 0);
+  return hot;
+}
+
+void HotRows::gather(std::span<const uint32_t> slots, std::span<const float* const> gradients) {
+  const size_t width = table_.shape().width;
+  order_.resize(slots.size());
+  std::iota(order_.begin(), order_.end(), 0u);
+  std::ranges::sort(order_, {}, [&](uint32_t i) { return slots[i]; });
+  touched_.resize(slots.size());
+  gathered_.resize(slots.size() * width);
+  for (size_t i = 0; i < order_.size(); ++i) {
+    touched_[i] = slots[order_[i]];
+    std::memcpy(gathered_.data() + i * width, gradients[order_[i]], width * sizeof(float));
+  }
+}
+
+size_t HotRows::apply() {
+  const size_t width = table_.shape().width;
+  size_t rows = 0;
+  for (size_t word = 0; word < present_.size(); ++word) {
+    for (uint64_t bits = present_[word]; bits != 0; bits &= bits - 1) {
+      const auto slot =
+          static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
+      table_.step(slot, sums_.data() + slot * width);
+      ++rows;
+    }
+    moved_[word] |= present_[word];
+    present_[word] = 0;
+  }
+  return rows;
+}
+
+std::vector<uint32_t> HotRows::take_moved(uint32_t worker, uint32_t workers) {
+  std::vector<uint32_t> slots;
+  for (size_t word = 0; word < moved_.size(); ++word) {
+    for (uint64_t bits = moved_[word]; bits != 0; bits &= bits - 1) {
+      const auto slot =
+          static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
+      if (slot % workers == worker) slots.push_back(slot);
+    }
+    moved_[word] = 0;
+  }
+  return slots;
+}
+
+}  // namespace sumcast::sparse

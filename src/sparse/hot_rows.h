@@ -1,0 +1,56 @@
+// The hot rows at a worker: replicas with their optimiser's state, moved by the aggregator's sums.
+//
+// All workers hold the same hot keys in the same slots and move them by the same sums, so replicas
+// stay equal bit for bit without anybody sending rows (design rule 5S.2). Slots follow the order in
+// which the keys are given, hottest first: neighbours in heat share a cell (numeric/rows.h), so
+// that the cells of the hottest are full and few.
+//
+// Single-threaded; it knows no network.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "table/row_table.h"
+
+namespace sumcast::sparse {
+
+class HotRows {
+ public:
+  /// kInvalidArgument: a key twice.
+  static Result<HotRows> create(const table::TableShape& shape, std::span<const uint64_t> keys);
+
+  uint32_t slots() const { return static_cast<uint32_t>(table_.size()); }
+  /// kNone: the key is cold.
+  uint32_t slot_of(uint64_t key) const { return table_.find(key); }
+  uint64_t key(uint32_t slot) const { return table_.key(slot); }
+  const float* row(uint32_t slot) const { return table_.record(slot); }
+  float* record(uint32_t slot) { return table_.record(slot); }
+
+  /// What this worker adds to the round's sum: `gradients[i]` belongs to `slots[i]`, in any order,
+  /// slots distinct. Sorted copies, valid until the next call.
+  void gather(std::span<const uint32_t> slots, std::span<const float* const> gradients);
+  std::span<const uint32_t> touched() const { return touched_; }
+  const float* gathered() const { return gathered_.data(); }
+
+  float* sums() { return sums_.data(); }
+  uint64_t* present() { return present_.data(); }
+  /// Moves every row whose bit is set in present(), and clears the bits. @return rows moved.
+  size_t apply();
+  /// Slots moved since the last call that belong to `worker`'s share (slot mod workers), ascending.
+  std::vector<uint32_t> take_moved(uint32_t worker, uint32_t workers);
+
+ private:
+  explicit HotRows(const table::TableShape& shape) : table_(shape) {}
+
+  table::RowTable table_;
+  std::vector<uint32_t> touched_, order_;
+  std::vector<float> gathered_;
+  std::vector<float> sums_;        // f32[slots][width]
+  std::vector<uint64_t> present_;  // Bit per slot: summed in this round.
+  std::vector<uint64_t> moved_;    // Bit per slot: since the last flush.
+};
+
+}  // namespace sumcast::sparse

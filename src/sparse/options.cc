@@ -1,0 +1,50 @@
+#include "sparse/options.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace sumcast::sparse {
+
+Result<void> Options::validate() const {
+  if (workers == 0 || servers == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: {} workers and {} servers; at least one of each is needed",
+                            workers, servers));
+  }
+  if (segments == 0 || segments > 256) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: {} segments; 1 to 256 are possible", segments));
+  }
+  if (wire == WireFormat::kFixed) {
+    return fail(ErrorCode::kInvalidArgument,
+                "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
+  }
+  return shape.validate();
+}
+
+uint64_t Options::fingerprint() const {
+  const table::Optimizer& o = shape.optimizer;
+  const uint64_t fields[] = {workers,
+                             servers,
+                             segments,
+                             static_cast<uint64_t>(wire),
+                             shape.width,
+                             shape.seed,
+                             std::bit_cast<uint32_t>(shape.init_scale),
+                             static_cast<uint64_t>(o.kind),
+                             std::bit_cast<uint32_t>(o.rate),
+                             std::bit_cast<uint32_t>(o.momentum),
+                             std::bit_cast<uint32_t>(o.beta1),
+                             std::bit_cast<uint32_t>(o.beta2),
+                             std::bit_cast<uint32_t>(o.epsilon),
+                             std::bit_cast<uint32_t>(o.beta),
+                             std::bit_cast<uint32_t>(o.l1),
+                             std::bit_cast<uint32_t>(o.l2),
+                             std::bit_cast<uint32_t>(o.initial)};
+  uint64_t hash = 0;
+  for (const uint64_t field : fields) hash = table::mix_key(hash ^ field) + 0x9E3779B97F4A7C15u;
+  return hash;
+}
+
+}  // namespace sumcast::sparse

@@ -1,0 +1,39 @@
+// What all members of a sparse job agree on, and who holds which key.
+//
+// Ranks 0 .. workers-1 of the context are workers, the `servers` ranks behind them hold the rows.
+// A key belongs to one server and, there, to one segment: a table of its own whose round ends
+// before the next segment's begins, so that rows travel to the server while others come back.
+//
+//   mix = mix_key(key)     server = high 32 bits scaled to `servers`, segment = low 32 bits scaled
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "sumcast/element.hpp"
+#include "table/row_table.h"
+
+namespace sumcast::sparse {
+
+struct Options {
+  uint32_t workers = 1;
+  uint32_t servers = 1;
+  uint32_t segments = 16;  ///< Of each server, 1..256.
+  table::TableShape shape;
+  /// How gradients travel, hot and cold alike: kNative, kBF16, kFP16 or kInt8. Rows that are pulled
+  /// travel as f32.
+  WireFormat wire = WireFormat::kNative;
+
+  Result<void> validate() const;
+  /// Equal on all members, or they do not belong together.
+  uint64_t fingerprint() const;
+};
+
+inline uint32_t server_of(uint64_t mixed, const Options& options) {
+  return static_cast<uint32_t>(((mixed >> 32) * options.servers) >> 32);
+}
+inline uint32_t segment_of(uint64_t mixed, const Options& options) {
+  return static_cast<uint32_t>(((mixed & 0xFFFFFFFFu) * options.segments) >> 32);
+}
+
+}  // namespace sumcast::sparse

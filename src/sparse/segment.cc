@@ -1,0 +1,147 @@
+#include "sparse/segment.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/assert.h"
+#include "numeric/codec.h"
+#include "numeric/fold.h"
+
+namespace sumcast::sparse {
+
+Segment::Segment(const Options& options)
+    : wire_(options.wire),
+      workers_(options.workers),
+      gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
+      table_(options.shape),
+      pulled_(options.workers),
+      pushes_(options.workers),
+      sum_(gradient_bytes_) {}
+
+Result<void> Segment::add_gradients(uint32_t worker, std::span<const std::byte> encoded,
+                                    uint32_t rows) {
+  SUMCAST_ASSERT(worker < workers_ && encoded.size() == rows * gradient_bytes_);
+  if (rows != pulled_[worker].size()) {
+    return fail(ErrorCode::kMismatch,
+                fmt::format("worker {} pushed gradients of {} rows, but it had pulled {}", worker,
+                            rows, pulled_[worker].size()));
+  }
+  pushes_[worker] = {encoded.data(), rows};
+  return {};
+}
+
+size_t Segment::apply() {
+  // Which rows were touched, and by how many workers.
+  stamp_.resize(table_.size(), 0);
+  place_.resize(table_.size(), 0);
+  ++round_stamp_;
+  touched_.clear();
+  begin_.assign(1, 0);
+  for (uint32_t worker = 0; worker < workers_; ++worker) {
+    for (uint32_t i = 0; i < pushes_[worker].rows; ++i) {
+      const uint32_t row = pulled_[worker][i];
+      if (stamp_[row] != round_stamp_) {
+        stamp_[row] = round_stamp_;
+        place_[row] = static_cast<uint32_t>(touched_.size());
+        touched_.push_back(row);
+        begin_.push_back(0);
+      }
+      ++begin_[place_[row] + 1];
+    }
+  }
+  for (size_t place = 0; place < touched_.size(); ++place) begin_[place + 1] += begin_[place];
+  // Where their gradients lie, row by row, in rank order.
+  sources_.resize(begin_.back());
+  std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+  for (uint32_t worker = 0; worker < workers_; ++worker) {
+    const Push& push = pushes_[worker];
+    for (uint32_t i = 0; i < push.rows; ++i) {
+      sources_[next[place_[pulled_[worker][i]]]++] = push.encoded + i * gradient_bytes_;
+    }
+    pushes_[worker] = {};
+  }
+  std::vector<float> gradient(table_.shape().width);
+  for (size_t place = 0; place < touched_.size(); ++place) {
+    fold_row(place, gradient.data());
+    table_.step(touched_[place], gradient.data());
+  }
+  return touched_.size();
+}
+
+/// The sum as an aggregator returns it: encoded once more, if the wire is lossy.
+void Segment::fold_row(size_t place, float* gradient) {
+  const std::byte* const* const sources = sources_.data() + begin_[place];
+  const size_t count = begin_[place + 1] - begin_[place];
+  const size_t width = table_.shape().width;
+  if (wire_ == WireFormat::kNative) {
+    numeric::fold(ElementType::kF32, Reduction::kSum, sources, count, width, workers_,
+                  reinterpret_cast<std::byte*>(gradient));
+    return;
+  }
+  numeric::fold_encoded(wire_, Reduction::kSum, sources, count, width, workers_, sum_.data());
+  numeric::decode(wire_, sum_.data(), width, gradient);
+}
+
+Result<void> Segment::set_pulled(uint32_t worker, std::span<const uint64_t> keys) {
+  std::vector<uint32_t> rows;
+  rows.reserve(keys.size());
+  for (const uint64_t key : keys) {
+    const uint32_t row = table_.find_or_make(key);
+    if (row == table::RowTable::kNone) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("the table is full: {} rows in this segment, and key {} is new",
+                              table_.size(), key));
+    }
+    rows.push_back(row);
+  }
+  stamp_.resize(table_.size(), 0);
+  ++round_stamp_;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (stamp_[rows[i]] == round_stamp_) {
+      return fail(ErrorCode::kMismatch,
+                  fmt::format("worker {} pulled key {} twice in one round", worker, keys[i]));
+    }
+    stamp_[rows[i]] = round_stamp_;
+  }
+  pulled_[worker] = std::move(rows);
+  return {};
+}
+
+void Segment::read_rows(uint32_t worker, float* out) const {
+  const size_t width = table_.shape().width;
+  for (const uint32_t row : pulled_[worker]) {
+    std::memcpy(out, table_.record(row), width * sizeof(float));
+    out += width;
+  }
+}
+
+void Segment::read_records(std::span<const uint64_t> keys, float* out) const {
+  const size_t lanes = table_.shape().record_lanes();
+  for (const uint64_t key : keys) {
+    const uint32_t row = table_.find(key);
+    if (row == table::RowTable::kNone) {
+      table_.shape().make_record(key, out);
+    } else {
+      std::memcpy(out, table_.record(row), lanes * sizeof(float));
+    }
+    out += lanes;
+  }
+}
+
+Result<void> Segment::write_records(std::span<const uint64_t> keys, const float* records) {
+  const size_t lanes = table_.shape().record_lanes();
+  for (const uint64_t key : keys) {
+    const uint32_t row = table_.find_or_make(key);
+    if (row == table::RowTable::kNone) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("the table is full: {} rows in this segment, and key {} is new",
+                              table_.size(), key));
+    }
+    std::memcpy(table_.record(row), records, lanes * sizeof(float));
+    records += lanes;
+  }
+  return {};
+}
+
+}  // namespace sumcast::sparse

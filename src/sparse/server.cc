@@ -1,0 +1,239 @@
+#include "sparse/server.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "base/assert.h"
+#include "numeric/codec.h"
+#include "sparse/agreement.h"
+
+namespace sumcast::sparse {
+namespace {
+
+/// Workers may compute for as long as they like; their death is noticed otherwise.
+constexpr std::chrono::nanoseconds kIdlePatience = std::chrono::hours(24 * 365);
+
+std::span<const uint64_t> as_keys(const std::byte* at, uint32_t count) {
+  return {reinterpret_cast<const uint64_t*>(at), count};
+}
+
+}  // namespace
+
+/// A worker's plan, bodies and replies of one round. Its own thread writes all but the replies,
+/// which the thread that applies a segment writes.
+struct Server::Desk {
+  struct Sheet {
+    std::vector<uint64_t> body;  // Whole words: keys come first.
+    std::vector<float> reply;
+    Message message;  // Of the reply; lives until it was sent.
+    std::optional<Work> receiving, replying;
+  };
+  uint32_t worker = 0;
+  Plan plan;
+  std::vector<Sheet> sheets;  // By segment.
+
+  uint64_t key_count(uint32_t segment) const {
+    const SegmentPlan& rows = plan.segments[segment];
+    return plan.task == Task::kAssign ? rows.push : rows.pull;
+  }
+  const std::byte* keys_at(uint32_t segment) const {
+    return reinterpret_cast<const std::byte*>(sheets[segment].body.data());
+  }
+  const std::byte* rows_at(uint32_t segment) const {
+    return keys_at(segment) + key_count(segment) * sizeof(uint64_t);
+  }
+};
+
+Result<void> agree_on(Context& context, const Options& options) {
+  if (auto fine = options.validate(); !fine) return fine;
+  if (context.size() != options.workers + options.servers) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: {} workers and {} servers do not make a job of {} ranks",
+                            options.workers, options.servers, context.size()));
+  }
+  const auto same = same_on_all(context.world(), options.fingerprint());
+  if (!same) return fail(same.error());
+  if (*same) return {};
+  return fail(ErrorCode::kMismatch,
+              "sparse: the members' options differ (workers, servers, segments, rows, optimizer, "
+              "seed or wire format): start all with the same");
+}
+
+Server::Server(Context& context, const Options& options)
+    : context_(context), options_(options), arrived_(options.segments) {
+  for (uint32_t segment = 0; segment < options.segments; ++segment) {
+    segments_.push_back(std::make_unique<Segment>(options));
+  }
+  for (uint32_t worker = 0; worker < options.workers; ++worker) {
+    desks_.push_back(std::make_unique<Desk>());
+    desks_.back()->worker = worker;
+    desks_.back()->sheets.resize(options.segments);
+  }
+}
+
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::create(Context& context, const Options& options) {
+  if (auto agreed = agree_on(context, options); !agreed) return fail(agreed.error());
+  if (context.rank() < options.workers) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: rank {} is a worker, not a server", context.rank()));
+  }
+  return std::unique_ptr<Server>(new Server(context, options));
+}
+
+Result<void> Server::run() {
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < options_.workers; ++worker) {
+    threads.emplace_back([this, worker] {
+      if (auto served = serve(worker); !served) fail_all(served.error());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failed_) return fail(*failed_);
+  return {};
+}
+
+/// Ends the group, and with it the other threads' waits.
+void Server::fail_all(const Error& error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failed_) return;
+    failed_ = error;
+    changed_.notify_all();
+  }
+  context_.world().abort("server: " + error.what);
+}
+
+Result<void> Server::serve(uint32_t worker) {
+  Desk& desk = *desks_[worker];
+  Call call;
+  call.timeout = kIdlePatience;
+  for (uint32_t round = 0;; ++round) {
+    const Message plan{&desk.plan, plan_bytes(options_.segments), worker, kPlanTag, 0};
+    if (auto got = context_.world().exchange({}, std::span(&plan, 1), call); !got) return got;
+    if (desk.plan.round != round) {
+      return fail(ErrorCode::kMismatch,
+                  fmt::format("worker {} is in round {}, and this server in {}", worker,
+                              desk.plan.round, round));
+    }
+    if (desk.plan.task == Task::kLeave) return {};
+    if (auto read = read_bodies(desk); !read) return read;
+    if (auto ended = wait_for_end_of(round); !ended) return ended;
+  }
+}
+
+/// All receives are posted at once, so that bodies stream.
+Result<void> Server::read_bodies(Desk& desk) {
+  const size_t row_bytes =
+      desk.plan.task == Task::kAssign
+          ? options_.shape.record_lanes() * sizeof(float)
+          : numeric::payload_bytes(ElementType::kF32, options_.wire, options_.shape.width);
+  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
+    Desk::Sheet& sheet = desk.sheets[segment];
+    const SegmentPlan& rows = desk.plan.segments[segment];
+    const uint64_t bytes = desk.key_count(segment) * sizeof(uint64_t) + rows.push * row_bytes;
+    if (bytes == 0) continue;
+    sheet.body.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    const Message body{sheet.body.data(), bytes, desk.worker, body_tag(segment), desk.plan.round};
+    auto work = context_.world().exchange_async({}, std::span(&body, 1));
+    if (!work) return fail(work.error());
+    sheet.receiving = std::move(*work);
+  }
+  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
+    Desk::Sheet& sheet = desk.sheets[segment];
+    if (sheet.receiving) {
+      if (auto got = sheet.receiving->wait(); !got) return got;
+      sheet.receiving.reset();
+    }
+    if (auto done = arrive(segment, desk.plan.task); !done) return done;
+  }
+  return {};
+}
+
+Result<void> Server::arrive(uint32_t segment, Task task) {
+  std::atomic<uint32_t>& arrived = arrived_[segment];
+  if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < options_.workers) return {};
+  arrived.store(0, std::memory_order_relaxed);
+  if (auto done = answer(segment, task); !done) return done;
+  std::lock_guard lock(mutex_);
+  if (++answered_ == options_.segments) {
+    answered_ = 0;
+    ++rounds_ended_;
+    changed_.notify_all();
+  }
+  return {};
+}
+
+Result<void> Server::wait_for_end_of(uint32_t round) {
+  std::unique_lock lock(mutex_);
+  // As long as the other workers may take for their bodies: their deaths set failed_.
+  changed_.wait(lock, [&] { return rounds_ended_ > round || failed_; });
+  if (failed_) return fail(*failed_);
+  return {};
+}
+
+Result<void> Server::answer(uint32_t segment, Task task) {
+  for (const auto& desk : desks_) {
+    if (desk->plan.task != task) {
+      return fail(ErrorCode::kMismatch,
+                  fmt::format("workers do different things in round {}: worker {} has task {}, "
+                              "another one {}",
+                              desk->plan.round, desk->worker,
+                              static_cast<uint32_t>(desk->plan.task), static_cast<uint32_t>(task)));
+    }
+    if (auto in = take_in(*desk, segment); !in) return in;
+  }
+  Segment& rows = *segments_[segment];
+  const size_t before = rows.table().size();
+  if (task == Task::kStep) rows.apply();
+  for (const auto& desk : desks_) {
+    if (auto sent = reply(desk->worker, segment, task); !sent) return sent;
+  }
+  rows_.fetch_add(rows.table().size() - before, std::memory_order_relaxed);
+  return {};
+}
+
+Result<void> Server::take_in(Desk& desk, uint32_t segment) {
+  const SegmentPlan& rows = desk.plan.segments[segment];
+  Segment& held = *segments_[segment];
+  if (desk.plan.task == Task::kAssign) {
+    return held.write_records(as_keys(desk.keys_at(segment), rows.push),
+                              reinterpret_cast<const float*>(desk.rows_at(segment)));
+  }
+  if (desk.plan.task != Task::kStep || rows.push == 0) return {};
+  const size_t bytes =
+      rows.push * numeric::payload_bytes(ElementType::kF32, options_.wire, options_.shape.width);
+  return held.add_gradients(desk.worker, {desk.rows_at(segment), bytes}, rows.push);
+}
+
+Result<void> Server::reply(uint32_t worker, uint32_t segment, Task task) {
+  Desk& desk = *desks_[worker];
+  Desk::Sheet& sheet = desk.sheets[segment];
+  if (task == Task::kAssign) return {};
+  const uint32_t pull = desk.plan.segments[segment].pull;
+  const auto keys = as_keys(desk.keys_at(segment), pull);
+  if (task == Task::kStep) {
+    if (auto set = segments_[segment]->set_pulled(worker, keys); !set) return set;
+  }
+  if (pull == 0) return {};
+  if (sheet.replying) {
+    if (auto sent = sheet.replying->wait(); !sent) return sent;
+  }
+  const size_t lanes = task == Task::kStep ? options_.shape.width : options_.shape.record_lanes();
+  sheet.reply.resize(pull * lanes);
+  if (task == Task::kStep) {
+    segments_[segment]->read_rows(worker, sheet.reply.data());
+  } else {
+    segments_[segment]->read_records(keys, sheet.reply.data());
+  }
+  sheet.message = {sheet.reply.data(), sheet.reply.size() * sizeof(float), worker,
+                   reply_tag(segment), desk.plan.round};
+  auto work = context_.world().exchange_async(std::span(&sheet.message, 1), {});
+  if (!work) return fail(work.error());
+  sheet.replying = std::move(*work);
+  return {};
+}
+
+}  // namespace sumcast::sparse

@@ -1,0 +1,77 @@
+// A server: holds the rows of its keys and serves all workers, round by round.
+//
+// One thread per worker reads that worker's messages. The thread that brings the last body of a
+// segment applies it and answers everybody, while the others already read the next segment: rows
+// stream in and out at once.
+//
+//     worker 0's thread   plan  seg 0  seg 1  seg 2                             | plan ...
+//     worker 1's thread   plan  seg 0     seg 1                                 | plan ...
+//     worker 2's thread   plan        seg 0 (apply, reply)  seg 1 (apply, reply) | plan ...
+//                                                     all segments answered -----^
+//
+// It ends when all workers have left, or with the error that ended the group.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "sparse/frames.h"
+#include "sparse/options.h"
+#include "sparse/segment.h"
+#include "sumcast/sumcast.hpp"
+
+namespace sumcast::sparse {
+
+class Server {
+ public:
+  /// @param context  a member of rank workers .. workers + servers - 1; outlives the server. All
+  ///                 members of the job call create() (here or in worker.h) at the same time.
+  /// kMismatch if members have other options.
+  static Result<std::unique_ptr<Server>> create(Context& context, const Options& options);
+  ~Server();
+
+  /// Serves until all workers have left; blocks. Idle time is not limited, for workers may compute
+  /// for long; a worker's death ends it within two seconds.
+  Result<void> run();
+
+  /// Rows held, all segments together. While run() is under way: as of the last round.
+  size_t rows() const { return rows_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Desk;  // What one worker's thread works with.
+
+  Server(Context& context, const Options& options);
+  Result<void> serve(uint32_t worker);
+  Result<void> read_bodies(Desk& desk);
+  Result<void> take_in(Desk& desk, uint32_t segment);
+  /// Counts a worker in. The last one applies and answers.
+  Result<void> arrive(uint32_t segment, Task task);
+  Result<void> answer(uint32_t segment, Task task);
+  Result<void> reply(uint32_t worker, uint32_t segment, Task task);
+  /// Until every segment of the round was answered: buffers and plans are in use till then.
+  Result<void> wait_for_end_of(uint32_t round);
+  void fail_all(const Error& error);
+
+  Context& context_;
+  Options options_;
+  std::vector<std::unique_ptr<Segment>> segments_;
+  std::vector<std::atomic<uint32_t>> arrived_;  // By segment: workers of the round under way.
+  std::vector<std::unique_ptr<Desk>> desks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Error> failed_;
+  uint32_t answered_ = 0;  // Segments of the round under way.
+  uint32_t rounds_ended_ = 0;
+  std::atomic<size_t> rows_{0};
+};
+
+/// Compares everybody's options; called by all members of the context. kMismatch says which kind
+/// of member differs.
+Result<void> agree_on(Context& context, const Options& options);
+
+}  // namespace sumcast::sparse

@@ -1,0 +1,87 @@
+#include "table/row_table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/assert.h"
+#include "base/prng.h"
+
+namespace sumcast::table {
+namespace {
+
+constexpr size_t kFirstIndexSize = 1024;
+
+}  // namespace
+
+Result<void> TableShape::validate() const {
+  if (width == 0 || width > UINT16_MAX) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("table: rows of {} lanes; 1 to {} are possible", width, UINT16_MAX));
+  }
+  if (!(init_scale >= 0.0f) || !std::isfinite(init_scale)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("table: init scale is {}; it must be 0 or more", init_scale));
+  }
+  if (rows_max == 0 || rows_max >= UINT32_MAX) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("table: room for {} rows; 1 to {} are possible", rows_max, UINT32_MAX - 1));
+  }
+  return optimizer.validate();
+}
+
+void TableShape::make_record(uint64_t key, float* record) const {
+  Prng random(mix_key(key) ^ seed);
+  for (uint32_t i = 0; i < width; ++i) {
+    // 24 bits: exact in f32, so that the product is rounded once, alike everywhere.
+    const auto unit = static_cast<float>(random.next_u64() >> 40) * 0x1.0p-23f - 1.0f;
+    record[i] = init_scale == 0.0f ? 0.0f : unit * init_scale;
+  }
+  optimizer.reset(record + width, width);
+}
+
+RowTable::RowTable(const TableShape& shape)
+    : shape_(shape), record_lanes_(shape.record_lanes()), index_(kFirstIndexSize, 0) {
+  SUMCAST_ASSERT(shape.width >= 1);
+}
+
+/// Where the key's row number stands in the index, or where it would.
+size_t RowTable::place_of(uint64_t key) const {
+  const size_t mask = index_.size() - 1;
+  size_t place = static_cast<size_t>(mix_key(key)) & mask;
+  while (index_[place] != 0 && keys_[index_[place] - 1] != key) place = (place + 1) & mask;
+  return place;
+}
+
+uint32_t RowTable::find(uint64_t key) const {
+  const uint32_t found = index_[place_of(key)];
+  return found == 0 ? kNone : found - 1;
+}
+
+uint32_t RowTable::find_or_make(uint64_t key) {
+  size_t place = place_of(key);
+  if (index_[place] != 0) return index_[place] - 1;
+  if (keys_.size() >= shape_.rows_max) return kNone;
+  if ((keys_.size() + 1) * 2 > index_.size()) {
+    grow();
+    place = place_of(key);
+  }
+  const auto row = static_cast<uint32_t>(keys_.size());
+  if (row % kPageRows == 0) {
+    pages_.push_back(std::make_unique<float[]>(size_t{kPageRows} * record_lanes_));
+  }
+  keys_.push_back(key);
+  index_[place] = row + 1;
+  shape_.make_record(key, record(row));
+  return row;
+}
+
+void RowTable::grow() {
+  index_.assign(index_.size() * 2, 0);
+  for (size_t row = 0; row < keys_.size(); ++row) {
+    index_[place_of(keys_[row])] = static_cast<uint32_t>(row + 1);
+  }
+}
+
+}  // namespace sumcast::table

@@ -1,0 +1,60 @@
+// Models whose parameters are rows by key: what a sample's rows predict, and how they should move.
+//
+//   lr       row: w                 z = sum w x            p = 1 / (1 + exp(-z))
+//   fm       row: w, v[factors]     z = sum w x + 1/2 sum_f ((sum v_f x)^2 - sum (v_f x)^2)
+//                                   Rendle 2010, in the form that takes O(features x factors).
+//   softmax  row: w[classes]        z[c] = sum w_c x       p = softmax(z)
+//
+// The loss is the mean negative log likelihood. Labels of lr and fm are 1 (or above) and 0 (or
+// below); of softmax class numbers. They know neither where rows live nor how gradients are summed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trainer/sparse_batch.h"
+
+namespace sumcast::trainer {
+
+class SparseModel {
+ public:
+  virtual ~SparseModel() = default;
+
+  /// f32 lanes of a key's row.
+  virtual uint32_t width() const = 0;
+  /// Scores of a sample: softmax: one per class; else one.
+  virtual uint32_t scores() const = 0;
+  /// Scale of new rows: small random numbers where zeros would never part (fm), else 0.
+  virtual float init_scale() const = 0;
+
+  /// Adds the batch's gradients, and returns its summed loss.
+  ///
+  /// @param rows       by place in batch.keys: f32[width()].
+  /// @param share      what each sample counts: 1 / (samples of all workers' batches).
+  /// @param gradients  f32[batch.keys][width()]; overwritten.
+  virtual double learn(const SparseBatch& batch, std::span<const float* const> rows, float share,
+                       float* gradients) const = 0;
+  /// Probabilities, f32[batch][scores()].
+  virtual void predict(const SparseBatch& batch, std::span<const float* const> rows,
+                       float* out) const = 0;
+};
+
+/// @param name     "lr", "fm" or "softmax".
+/// @param classes  softmax: number of labels, >= 2.
+/// @param factors  fm: length of v, >= 1.
+Result<std::unique_ptr<SparseModel>> make_sparse_model(std::string_view name, uint32_t classes,
+                                                       uint32_t factors);
+
+/// Mean negative log likelihood, with probabilities kept away from 0 and 1 by 1e-7.
+double log_loss(std::span<const float> labels, std::span<const float> probabilities,
+                uint32_t scores);
+/// Share of samples whose most probable class is their label.
+double top_1(std::span<const float> labels, std::span<const float> probabilities, uint32_t scores);
+/// Area under the ROC curve; ties count half. 0.5 if all labels are alike.
+double area_under_curve(std::span<const float> labels, std::span<const float> probabilities);
+
+}  // namespace sumcast::trainer

@@ -1,0 +1,133 @@
+// ps-lite's own five tests, written anew, and cases that it failed or had no test for.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "auth/key_file.h"
+#include "job.h"
+
+namespace pstest {
+namespace {
+
+TEST(Programs, NodesMeetAndPart) {
+  Job job(2, 2);
+  job.add_all({program("connection")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, AHundredBroadcastsAreAnsweredByAll) {
+  Job job(2, 2);
+  job.add_all({program("simple_app")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, PushesPullsAndBothAreExact) {
+  Job job(2, 2);
+  job.add_all({program("kv_app")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, TwoCustomersOfOneProcess) {
+  Job job(2, 2);
+  job.add_all({program("kv_app"), "2"}, 1);
+  job.expect_success();
+}
+
+TEST(Programs, TwoCustomersOfEachOfTwoProcesses) {
+  Job job(2, 4);
+  job.add_all({program("kv_app"), "2"}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, TwoCustomersUnderLoss) {
+  for (const char* const seed : {"1", "2"}) {
+    Job job(2, 2,
+            {"PS_RESEND=1", "PS_RESEND_TIMEOUT=200", "PS_DROP_MSG=10",
+             std::string("SUMCAST_PS_DROP_SEED=") + seed});
+    job.add_all({program("kv_app"), "2"}, 1);
+    job.expect_success();
+  }
+}
+
+TEST(Programs, ResendWithoutLossChangesNothing) {
+  Job job(2, 4, {"PS_RESEND=1"});
+  job.add_all({program("kv_app"), "2"}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, KeysSpreadByHash) {
+  Job job(3, 2, {"SUMCAST_PS_PARTITION=hash"});
+  job.add_all({program("kv_app")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, ThreeServersHaveTheFirstAndTheLastKey) {
+  for (const char* const partition : {"ranges", "hash"}) {
+    Job job(3, 2, {std::string("SUMCAST_PS_PARTITION=") + partition});
+    job.add_all({program("cases"), "extremes"}, 2);
+    job.expect_success();
+  }
+}
+
+TEST(Programs, AProgramOf2016) {
+  Job job(2, 2);
+  job.add_all({program("older")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, ResponsesComeLaterFromAnotherThread) {
+  Job job(1, 3);
+  job.add_all({program("cases"), "deferred"}, 3);
+  job.expect_success();
+}
+
+TEST(Programs, BadInputIsAnErrorAndChangesNothing) {
+  Job job(2, 1);
+  job.add_all({program("cases"), "bad_input"}, 1);
+  job.expect_success();
+}
+
+TEST(Programs, BigMessages) {
+  for (const char* const partition : {"ranges", "hash"}) {
+    Job job(2, 1, {std::string("SUMCAST_PS_PARTITION=") + partition});
+    job.add_all({program("cases"), "big"}, 1);
+    job.expect_success();
+  }
+}
+
+TEST(Programs, StartAfterFinalize) {
+  Job job(2, 2);
+  job.add_all({program("cases"), "again"}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, CallbacksSendAndWaitForOtherCustomers) {
+  Job job(2, 1);
+  job.add_all({program("cases"), "callbacks"}, 1);
+  job.expect_success();
+}
+
+TEST(Programs, SealedWithAKey) {
+  const std::string key = testing::TempDir() + "sumcast_ps_key";
+  std::filesystem::remove(key);
+  ASSERT_TRUE(sumcast::auth::write_key_file(key));
+  for (const char* const name : {"kv_app", "big"}) {
+    Job job(2, 1, {"SUMCAST_KEY_FILE=" + key});
+    const bool is_case = name == std::string("big");
+    job.add_all(is_case ? std::vector<std::string>{program("cases"), name}
+                        : std::vector<std::string>{program(name)},
+                1);
+    job.expect_success();
+  }
+  std::filesystem::remove(key);
+}
+
+TEST(Programs, MoreThanTwoHundredNodes) {
+  constexpr int kWorkers = 205;
+  Job job(3, kWorkers, {"PS_HEARTBEAT_TIMEOUT=20"});
+  job.add_all({program("cases"), "many"}, kWorkers);
+  job.expect_success();
+}
+
+}  // namespace
+}  // namespace pstest
