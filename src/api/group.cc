@@ -7,7 +7,6 @@
 
 #include "api/context_state.h"
 #include "numeric/codec.h"
-#include "numeric/rows.h"
 #include "runtime/clock.h"
 
 namespace sumcast {
@@ -79,8 +78,7 @@ uint32_t Group::size() const { return static_cast<uint32_t>(state_->plan.ranks.s
 WireFormat Group::State::default_format(const OperationDescriptor& what) const {
   const bool adds = what.reduction == Reduction::kSum || what.reduction == Reduction::kAvg;
   const WireFormat wanted = context->options.wire;
-  const bool carried = !wire::sums_rows(what.kind) || numeric::carries_rows(wanted);
-  return adds && carried && numeric::wire_format_applies(what.type, what.reduction, wanted)
+  return adds && numeric::wire_format_applies(what.type, what.reduction, wanted)
              ? wanted
              : WireFormat::kNative;
 }
@@ -100,13 +98,17 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
   const bool has_aggregator = context->engine->has_route(Route::kAggregator);
   const bool has_direct = context->engine->has_route(Route::kDirect);
   if (algorithm == Algorithm::kAuto) {
-    const uint64_t bytes = what.count * element_bytes(what.type);
+    const uint64_t lanes = what.count * std::max<uint64_t>(what.width, 1);
+    const uint64_t bytes = lanes * element_bytes(what.type);
     const bool aggregator =
         has_aggregator && (!has_direct || context->costs.prefers_aggregator(bytes));
     algorithm = aggregator ? Algorithm::kInNetwork : Algorithm::kDirect;
   }
   if (uses_mesh(algorithm)) return submit_mesh(self, algorithm, what, in, out, deadline, waits);
-  if (what.format == WireFormat::kNative) what.format = default_format(what);
+  // Rows travel as the call says: whoever holds other rows of the same table must know.
+  if (what.format == WireFormat::kNative && !wire::sums_rows(what.kind)) {
+    what.format = default_format(what);
+  }
   const bool direct = algorithm == Algorithm::kDirect;
   if (direct ? !has_direct : !has_aggregator) {
     return fail(ErrorCode::kUnsupported,

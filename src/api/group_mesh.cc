@@ -72,8 +72,11 @@ Result<void> Group::State::run_mesh(const MeshJob& job) {
     case OperationKind::kReduceScatter:
       return mesh::ring_reduce_scatter(streams, call, job.in, job.out, what.count, what.type,
                                        what.reduction);
-    default:
+    case OperationKind::kBarrier:
       return mesh::barrier(streams, call);
+    default:
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{} does not do {}", name_of(job.algorithm), name_of(what.kind)));
   }
 }
 

@@ -9,12 +9,14 @@
 namespace sumcast {
 namespace {
 
-Result<void> check(const RowSum& table, const Call& call, uint32_t size, size_t lanes_bytes_max) {
+/// @param algorithm  the call's, or the context's if it names none.
+Result<void> check(const RowSum& table, const Call& call, Algorithm algorithm, uint32_t size,
+                   size_t lanes_bytes_max) {
   const auto refuse = [](ErrorCode code, std::string text) { return fail(code, std::move(text)); };
-  if (call.algorithm == Algorithm::kRing || call.algorithm == Algorithm::kHalvingDoubling) {
-    return refuse(ErrorCode::kUnsupported,
-                  fmt::format("{} does not sum rows; in-network, server and direct do",
-                              name_of(call.algorithm)));
+  if (algorithm == Algorithm::kRing || algorithm == Algorithm::kHalvingDoubling) {
+    return refuse(
+        ErrorCode::kUnsupported,
+        fmt::format("{} does not sum rows; in-network, server and direct do", name_of(algorithm)));
   }
   if (!numeric::carries_rows(call.wire)) {
     return refuse(ErrorCode::kUnsupported,
@@ -55,7 +57,11 @@ Result<Work> Group::State::submit_rows(const std::shared_ptr<State>& self, const
                                        const Call& call, bool waits) {
   const auto size = static_cast<uint32_t>(plan.ranks.size());
   const size_t lanes_bytes_max = plan.payload_bytes - wire::kHeaderBytes - wire::kTagBytes;
-  if (auto fine = check(table, call, size, lanes_bytes_max); !fine) return fail(fine.error());
+  const Algorithm algorithm =
+      call.algorithm == Algorithm::kAuto ? context->options.algorithm : call.algorithm;
+  if (auto fine = check(table, call, algorithm, size, lanes_bytes_max); !fine) {
+    return fail(fine.error());
+  }
   if (team) {
     return fail(ErrorCode::kUnsupported,
                 "rows are not summed in shared memory yet: join with one_rank_per_host "

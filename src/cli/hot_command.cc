@@ -89,7 +89,7 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   add("--capacity", options->capacity, "Places for keys; 0: a tenth of the keys");
   add("--fan-in", options->fan_in_min, "Place keys with at least this expected fan-in");
   add("--servers", options->servers,
-      "Above 0: size the hot set for the fullest link, beside so many servers");
+      "Above 0: size the hot set for the busiest link, beside so many servers");
   add("--arrays", options->arrays, "Register arrays of the switch");
   add("--row-width", options->row_width, "Floats per key");
   add("--doubled", options->doubled, "Share of the hot keys that get two slots");

@@ -18,8 +18,8 @@ struct HotOptions {
   uint32_t rounds_held = 1;     ///< Rounds that sums stay in the aggregator.
   uint64_t capacity = 0;        ///< Places for keys; 0: a tenth of the keys, at least 16.
   double fan_in_min = 2;        ///< Keys with less expected fan-in are not placed.
-  /// Servers whose links are like a worker's. Above 0 the hot set is sized for the fullest link
-  /// (hotset::plan_links) instead of by fan-in.
+  /// Servers whose links are like a worker's. Above 0 the hot set is sized for the busiest link
+  /// (sparse::balance) instead of by fan-in.
   uint32_t servers = 0;
   uint32_t arrays = 32;         ///< Register arrays.
   uint32_t row_width = 1;       ///< Floats per key.

@@ -63,8 +63,9 @@ std::string why_these(const HotOptions& options, const HotStudy& study) {
   if (options.servers == 0) {
     return fmt::format("those with an expected fan-in of {:.3g} or more", options.fan_in_min);
   }
-  return fmt::format("as suits links best: the fullest carries {} less than with {} server{} alone",
-                     times(study.links.saving()), options.servers, options.servers == 1 ? "" : "s");
+  return fmt::format(
+      "as suits the links: {} fewer bytes on the busiest than with {} server{} alone",
+      times(study.links.gain()), options.servers, options.servers == 1 ? "" : "s");
 }
 
 std::string traffic_text(const HotOptions& options, const HotStudy& study) {
@@ -141,7 +142,7 @@ std::string hot_text(const HotOptions& options, const HotStudy& study) {
   std::string out = skew_text(options, study) + "\n" + coverage_text(study) + "\n";
   if (study.hot.empty() && options.servers > 0) {
     return out + fmt::format(
-                     "With {} servers for {} workers no hot key makes the fullest link "
+                     "With {} servers for {} workers no hot key makes the busiest link "
                      "carry less.\n",
                      options.servers, options.workers);
   }
@@ -175,7 +176,7 @@ std::string hot_json(const HotOptions& options, const HotStudy& study) {
                {"arrays", options.arrays},
                {"row_width", options.row_width},
                {"lanes", study.lanes}};
-  if (options.servers > 0) json["link_saving"] = study.links.saving();
+  if (options.servers > 0) json["link_gain"] = study.links.gain();
   for (const auto& top : study.top_shares) {
     json["top_shares"].push_back({{"keys", top.keys},
                                   {"of_keys", top.of_keys},

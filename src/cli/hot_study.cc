@@ -7,6 +7,7 @@
 
 #include "dataset/key_stream.h"
 #include "dataset/sample.h"
+#include "numeric/rows.h"
 
 namespace sumcast::cli {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::array<double, 3> kTopShares = {0.001, 0.01, 0.1};
 /// Libra's claim is about the first 30,000 keys, where there are twenty times as many at least.
 constexpr uint64_t kClaimedKeys = 30'000;
 constexpr uint64_t kClaimedVocabularyMin = 600'000;
+constexpr size_t kDatagramPayloadBytes = 1408;  // At MTU 1500.
 constexpr uint64_t kCurvePoints = 50;
 constexpr uint64_t kSteps = 7;  // Of the study, for the progress bar.
 
@@ -117,10 +119,13 @@ std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
     return hotset::choose_hot(chances, sampled.order, study.capacity, options.contributors(),
                               options.fan_in_min);
   }
+  // The model that decides in training how many keys are hot, for f32 on the wire.
   study.links =
-      hotset::plan_links(chances, sampled.order, study.capacity, options.workers, options.servers);
+      sparse::balance(sparse::link_model(options.workers, options.servers, options.row_width,
+                                         WireFormat::kNative, kDatagramPayloadBytes),
+                      chances, sampled.order, study.capacity);
   return {sampled.order.begin(),
-          sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.keys)};
+          sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.hot)};
 }
 
 void place(const HotOptions& options, const HotData& data, const hotset::Chances& chances,

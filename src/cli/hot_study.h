@@ -14,6 +14,7 @@
 #include "hotset/heat.h"
 #include "hotset/packing_study.h"
 #include "hotset/placement.h"
+#include "sparse/balance.h"
 
 namespace sumcast::cli {
 
@@ -61,7 +62,7 @@ struct HotStudy {
   uint64_t capacity = 0;
   std::vector<SampledCoverage> coverage;  ///< Of `capacity` keys, whether they pay or not.
   std::vector<PlacedHotKey> hot;          ///< Hottest first: those that pay, at most `capacity`.
-  hotset::LinkPlan links;                 ///< By the sample; only where servers were given.
+  sparse::Balance links;                  ///< By the sample; only where servers were given.
   hotset::SampleQuality hot_quality;
   hotset::Traffic predicted;  ///< From the sample alone.
   hotset::Traffic measured;   ///< Counted over all rows.

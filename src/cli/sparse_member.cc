@@ -51,7 +51,8 @@ Result<std::string> obey(SparseTrainer& trainer, const std::string& line) {
 int train(Context& context, const SparseMemberOptions& options, const sparse::Options& job) {
   auto worker = sparse::Worker::create(context, job);
   if (!worker) return say_error(worker.error());
-  auto trainer = SparseTrainer::create(**worker, options.flags, context.rank());
+  auto trainer =
+      SparseTrainer::create(**worker, options.flags, context.rank(), context.payload_bytes());
   if (!trainer) return say_error(trainer.error());
   say(R"({"ready": true})");
   char* text = nullptr;

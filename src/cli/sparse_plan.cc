@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_plan.h"
@@ -25,7 +27,11 @@ Result<std::vector<SparsePath>> sparse_paths(const std::string& list) {
   for (const std::string& word : split_at_commas(list)) {
     const auto* const found = std::ranges::find(kPathNames, word);
     if (found == std::end(kPathNames)) return fail(refusal("--path", word, "servers, dual, auto"));
-    paths.push_back(static_cast<SparsePath>(found - std::begin(kPathNames)));
+    const auto path = static_cast<SparsePath>(found - std::begin(kPathNames));
+    if (std::ranges::find(paths, path) != paths.end()) {
+      return fail(refusal("--path", list, "each path once"));
+    }
+    paths.push_back(path);
   }
   return paths;
 }
@@ -46,6 +52,12 @@ Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   }
   if (!(flags.hot_share_max >= 0 && flags.hot_share_max <= 1)) {
     return fail(refusal("--hot-max", fmt::format("{}", flags.hot_share_max), "from 0 to 1"));
+  }
+  if (flags.flush_every != 0 && flags.rounds % flags.flush_every != 0) {
+    return fail(
+        refusal("--rounds", fmt::format("{}", flags.rounds),
+                fmt::format("a multiple of --flush-every {}: a block then has whole flushes",
+                            flags.flush_every)));
   }
   sparse::Options options;
   options.workers = flags.workers;
@@ -130,10 +142,12 @@ std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& 
                    fmt::format("{:.0f} %", 100 * row.hot_share), fmt::format("{}", row.hot_keys),
                    row.wrong == 0 ? "same bits" : fmt::format("{} WRONG", row.wrong)});
   }
-  return fmt::format("{} workers, {} server{}, {}, {} keys of {} lanes, batches of {}\n{}",
-                     flags.workers, flags.servers, flags.servers == 1 ? "" : "s",
-                     flags.rate.empty() ? std::string("links without a limit") : flags.rate,
-                     flags.skew, flags.width, flags.batch, table.to_string());
+  return fmt::format(
+      "Communication of a round: {} workers, {} server{}, {}, {} keys of {} lanes, batches of "
+      "{}\n{}",
+      flags.workers, flags.servers, flags.servers == 1 ? "" : "s",
+      flags.rate.empty() ? std::string("links without a limit") : flags.rate, flags.skew,
+      flags.width, flags.batch, table.to_string());
 }
 
 }  // namespace sumcast::cli

@@ -6,11 +6,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <unordered_map>
 
 #include "base/prng.h"
-#include "numeric/codec.h"
-#include "numeric/rows.h"
+#include "hotset/corpus.h"
 #include "runtime/clock.h"
 #include "sparse/auto_path.h"
 #include "sparse/balance.h"
@@ -22,7 +20,6 @@ constexpr size_t kPaths = 3;
 constexpr size_t kTrialTrack = kPaths;   // What auto tries trains copies of its own.
 constexpr uint32_t kBatches = 24;        // Drawn ahead, then again from the first.
 constexpr uint32_t kSampleBatches = 96;  // That hot keys are chosen from: none that are trained on.
-constexpr size_t kCellPayloadBytes = 1408;
 
 std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {
   std::ranges::sort(keys);
@@ -42,7 +39,7 @@ void sleep_until(Instant start) {
 
 Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& worker,
                                                              const SparseFlags& flags,
-                                                             uint32_t rank) {
+                                                             uint32_t rank, size_t payload_bytes) {
   dataset::KeyStreamOptions options;
   options.vocabulary = flags.vocabulary;
   options.text = flags.text;
@@ -52,7 +49,7 @@ Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& wor
   trainer->position_.resize(kPaths + 1, 0);
   trainer->chosen_.resize(kPaths);
   trainer->draw_batches(**stream);
-  trainer->choose_hot(**stream);
+  trainer->choose_hot(**stream, payload_bytes);
   return trainer;
 }
 
@@ -66,49 +63,24 @@ void SparseTrainer::draw_batches(const dataset::KeyStream& stream) {
     most = std::max(most, batches_.back().size());
   }
   gradients_.resize(most * flags_.width);
-  for (float& gradient : gradients_) gradient = static_cast<float>(random.unit() - 0.5);
+  noise_.resize(most * flags_.width);
+  for (float& noise : noise_) noise = static_cast<float>(random.unit() - 0.5);
 }
 
 /// The same on all workers: they sample alike.
-void SparseTrainer::choose_hot(const dataset::KeyStream& stream) {
+void SparseTrainer::choose_hot(const dataset::KeyStream& stream, size_t payload_bytes) {
   Prng random(flags_.seed * 7'368'787 + 1);
-  std::unordered_map<uint64_t, uint32_t> counts;
+  hotset::Corpus corpus;
   std::vector<uint64_t> keys;
-  double drawn = 0;
-  for (uint32_t i = 0; i < kSampleBatches; ++i) {
-    stream.next_batch(flags_.batch, random, keys);
-    const auto batch = distinct(keys);
-    for (const uint64_t key : batch) ++counts[key];
-    drawn += static_cast<double>(batch.size());
+  for (uint32_t row = 0; row < kSampleBatches * flags_.batch; ++row) {
+    stream.next_batch(1, random, keys);
+    corpus.add_row(keys);
   }
-  std::vector<std::pair<uint32_t, uint64_t>> ranked;
-  for (const auto& [key, count] : counts) {
-    if (count >= 2) ranked.emplace_back(count, key);
-  }
-  std::ranges::sort(ranked, [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  });
-  std::vector<double> chances;
-  double listed = 0;
-  for (const auto& [count, key] : ranked) {
-    chances.push_back(static_cast<double>(count) / kSampleBatches);
-    listed += chances.back();
-  }
-  sparse::LinkModel model;
-  model.workers = flags_.workers;
-  model.servers = flags_.servers;
-  model.row_bytes = 4.0 * flags_.width;
-  const auto options = sparse_options(flags_);
-  const WireFormat wire = options->wire;
-  model.gradient_bytes =
-      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, flags_.width));
-  model.cell_slots = static_cast<double>(
-      std::max<size_t>(1, numeric::slots_per_cell(wire, flags_.width, kCellPayloadBytes)));
+  const auto model = sparse::link_model(flags_.workers, flags_.servers, flags_.width,
+                                        sparse_options(flags_)->wire, payload_bytes);
   const auto most =
       static_cast<size_t>(flags_.hot_share_max * static_cast<double>(stream.vocabulary()));
-  const sparse::Balance found =
-      sparse::balance(model, chances, drawn / kSampleBatches - listed, most);
-  for (size_t i = 0; i < found.hot; ++i) hot_.push_back(ranked[i].second);
+  hot_ = sparse::choose_hot_keys(model, corpus, flags_.batch, most);
 }
 
 uint64_t SparseTrainer::copy_of(uint64_t key) const {
@@ -126,10 +98,8 @@ Result<void> SparseTrainer::prepare(SparsePath path) {
   std::string& chosen = chosen_[static_cast<size_t>(path)];
   if (path == SparsePath::kAuto && chosen.empty()) {
     track_ = kTrialTrack;
-    auto is_hot = sparse::choose_path(worker_, copies_of(hot_), [&](uint32_t rounds) {
-      auto pulled = pull();
-      return pulled ? train(rounds) : pulled;
-    });
+    auto is_hot = sparse::choose_path(worker_, copies_of(hot_),
+                                      [&](uint32_t rounds) { return train(rounds); });
     if (!is_hot) return fail(is_hot.error());
     chosen = *is_hot ? "dual" : "servers";
   }
@@ -137,21 +107,28 @@ Result<void> SparseTrainer::prepare(SparsePath path) {
   const bool is_hot = path == SparsePath::kDual || chosen == "dual";
   const auto hot = is_hot ? copies_of(hot_) : std::vector<uint64_t>();
   if (auto set = worker_.set_hot(hot); !set) return set;
-  return pull();
+  // Up to half a period, so that the flush in the block carries a whole period's rows.
+  return train(flags_.flush_every / 2);
 }
 
-Result<void> SparseTrainer::pull() {
-  return worker_.pull(copies_of(batches_[position_[track_] % kBatches]));
-}
-
-/// Gradients depend on the round and the place in the batch, not on rows.
+/// Gradients are real and depend on the rows, so that a stale row would show in all that follow.
 Result<void> SparseTrainer::train(uint32_t rounds) {
   uint64_t& at = position_[track_];
+  if (worker_.keys() == 0) {
+    if (auto pulled = worker_.pull(copies_of(batches_[at % kBatches])); !pulled) return pulled;
+  }
   for (uint32_t i = 0; i < rounds; ++i) {
+    for (size_t key = 0; key < worker_.keys(); ++key) {
+      const float* const row = worker_.row(key);
+      for (uint32_t lane = 0; lane < flags_.width; ++lane) {
+        gradients_[key * flags_.width + lane] =
+            noise_[key * flags_.width + lane] + 0.1f * row[lane];
+      }
+    }
     const auto next = copies_of(batches_[(at + 1) % kBatches]);
     if (auto done = worker_.push_pull(gradients_.data(), next); !done) return done;
     ++at;
-    if (flags_.flush_every != 0 && at % flags_.flush_every == flags_.flush_every / 2) {
+    if (flags_.flush_every != 0 && at % flags_.flush_every == 0) {
       if (auto done = worker_.flush(); !done) return done;
     }
   }

@@ -15,11 +15,13 @@ namespace sumcast::cli {
 
 class SparseTrainer {
  public:
-  /// @param worker  outlives the trainer.
+  /// @param worker         outlives the trainer.
+  /// @param payload_bytes  of a datagram.
   static Result<std::unique_ptr<SparseTrainer>> create(sparse::Worker& worker,
-                                                       const SparseFlags& flags, uint32_t rank);
+                                                       const SparseFlags& flags, uint32_t rank,
+                                                       size_t payload_bytes);
 
-  /// Not timed: sets the path's hot keys and pulls the first rows.
+  /// Not timed: sets the path's hot keys, pulls the first rows, trains half a flush period.
   Result<void> prepare(SparsePath path);
   Result<SparseBlock> run(uint32_t rounds, Instant start);
 
@@ -28,11 +30,10 @@ class SparseTrainer {
       : worker_(worker), flags_(flags), rank_(rank) {}
 
   void draw_batches(const dataset::KeyStream& stream);
-  void choose_hot(const dataset::KeyStream& stream);
+  void choose_hot(const dataset::KeyStream& stream, size_t payload_bytes);
   /// The track's own copy of a key.
   uint64_t copy_of(uint64_t key) const;
   std::vector<uint64_t> copies_of(const std::vector<uint64_t>& keys) const;
-  Result<void> pull();
   Result<void> train(uint32_t rounds);
   uint64_t hash_of_rows() const;
 
@@ -41,7 +42,7 @@ class SparseTrainer {
   uint32_t rank_;
   std::vector<std::vector<uint64_t>> batches_;  // Distinct keys, ascending.
   std::vector<uint64_t> hot_;                   // Hottest first.
-  std::vector<float> gradients_;                // f32[most keys of a batch][width]
+  std::vector<float> noise_, gradients_;        // f32[most keys of a batch][width]
   size_t track_ = 0;                            // Path, or what auto tries: a copy of the keys.
   std::vector<uint64_t> position_;              // By track: rounds trained.
   std::vector<std::string> chosen_;             // By path: what auto chose.

@@ -8,6 +8,7 @@
 #include "cli/keygen_command.h"
 #include "cli/plan_command.h"
 #include "cli/sparse_member.h"
+#include "cli/train_command.h"
 #if __has_include("cli/demo_command.h")
 #include "cli/demo_command.h"
 #endif
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
   sumcast::cli::add_hot_command(app, exit_code);
   sumcast::cli::add_keygen_command(app, exit_code);
   sumcast::cli::add_sparse_member_command(app, exit_code);
+  sumcast::cli::add_train_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -11,6 +11,7 @@
 
 #include "auth/counter.h"
 #include "auth/tag.h"
+#include "net/udp.h"
 #include "wire/header.h"
 
 namespace sumcast::collective {
@@ -20,10 +21,10 @@ namespace sumcast::collective {
 class PaddedRun {
  public:
   /// Takes the next datagram's length, or says that it starts another run.
-  bool admits(uint32_t bytes, uint32_t segments_max) {
+  bool admits(uint32_t bytes) {
     const uint32_t most = std::max(most_, bytes);
     const uint32_t least = std::min(least_, std::max(bytes, kSmall));
-    if (count_ > 0 && (2 * most > 3 * least || count_ + 1 > segments_max)) return false;
+    if (count_ > 0 && (2 * most > 3 * least || count_ + 1 > net::segments_max(most))) return false;
     most_ = most, least_ = least, ++count_;
     return true;
   }

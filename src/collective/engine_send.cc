@@ -197,13 +197,14 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
   uint32_t first_bytes = 0, last_bytes = 0;
   for (size_t count = 0; count < items.size(); ++count) {
     Operation& operation = *window.operation(items[count].ticket);
-    const bool rows = wire::sums_rows(operation.descriptor.kind);
-    if (count == 0 && rows) return stage_rows(window, items, run);
+    if (wire::sums_rows(operation.descriptor.kind)) {
+      return count == 0 ? stage_rows(window, items, run) : count;
+    }
     const ChunkPlace place = operation.geometry->place(window.shard, items[count].chunk);
     run[count] = lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax);
     const auto bytes = static_cast<uint32_t>(frame + run[count].size());
     if (count == 0) first_bytes = last_bytes = bytes;
-    if (rows || bytes > first_bytes || last_bytes < first_bytes ||
+    if (bytes > first_bytes || last_bytes < first_bytes ||
         count == net::segments_max(first_bytes)) {
       return count;  // Longer, or behind a shorter one: starts a run of its own.
     }
@@ -220,20 +221,24 @@ size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items,
     Operation& operation = *window.operation(items[i].ticket);
     if (!wire::sums_rows(operation.descriptor.kind)) break;
     const ChunkPlace place = operation.geometry->place(window.shard, items[i].chunk);
+    if (place.lanes == 0) {  // A rendezvous: no cell, no lanes.
+      if (i == 0) run[i] = {};
+      if (i == 0) return 1;
+      break;
+    }
     std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
     run[i] = rows_of(operation, place, staging);
-    if (run[i].empty() && place.lanes != 0) {
+    if (run[i].empty()) {
       const numeric::RowShape shape{static_cast<uint16_t>(place.lanes), operation.descriptor.width};
       run[i] = {staging,
                 numeric::encode_rows(operation.descriptor.format, shape, {}, 0, nullptr, staging)};
     }
     const auto bytes = static_cast<uint32_t>(frame + run[i].size());
-    if (!padded.admits(bytes, net::segments_max(std::max(bytes, padded.bytes())))) break;
+    if (!padded.admits(bytes)) break;
   }
   for (size_t i = 0; i < padded.count(); ++i) {
     std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
     const size_t bytes = padded.bytes() - frame;
-    if (run[i].empty() && padded.count() == 1) break;  // A rendezvous: no cell, no lanes.
     std::memset(staging + run[i].size(), 0, bytes - run[i].size());
     run[i] = {staging, bytes};
   }

@@ -41,6 +41,14 @@ bool is_foldable(const wire::Header& header, std::span<const std::byte> lanes,
   return ragged == 0 || ragged > sizeof(float);
 }
 
+/// What headers of one slot must have in common, or the last one would decide how all addends are
+/// read: the digest binds honest members to this, and a shard is safe from others.
+uint32_t kind_of(const wire::Header& header) {
+  return static_cast<uint32_t>(header.type) | static_cast<uint32_t>(header.reduction) << 8 |
+         static_cast<uint32_t>(header.format) << 16 |
+         (header.flags & uint32_t{wire::kFlagRows}) << 24;
+}
+
 /// What payloads of one slot must have in common: their length; the shape, if they are rows.
 uint32_t measure_of(const wire::Header& header, std::span<const std::byte> lanes) {
   if ((header.flags & wire::kFlagRows) == 0) return static_cast<uint32_t>(lanes.size());
@@ -79,10 +87,12 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
   core::SlotPool& pool = group->pool;
   const bool opens = !pool.is_open(slot);
   const uint32_t measure = lanes.empty() ? 0 : measure_of(header, lanes);
-  if (!opens && measure != 0 && group->open_measure[slot] != 0 &&
-      group->open_measure[slot] != measure && header.digest == pool.collecting_digest(slot) &&
-      header.phase == pool.phase(slot)) {
-    return counters_.add(ShardCount::kForeign);  // Same operation, other length: not of our making.
+  const bool same_operation =
+      !opens && header.digest == pool.collecting_digest(slot) && header.phase == pool.phase(slot);
+  if (same_operation &&
+      (kind_of(header) != group->open_kind[slot] ||
+       (measure != 0 && group->open_measure[slot] != 0 && group->open_measure[slot] != measure))) {
+    return counters_.add(ShardCount::kForeign);  // Same operation, other lanes: not of our making.
   }
   core::Contribution in;
   in.slot = slot;
@@ -116,7 +126,7 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
   }
   counters_.add(ShardCount::kAccepted);
   if (opens)
-    group->open_measure[slot] = 0,
+    group->open_measure[slot] = 0, group->open_kind[slot] = kind_of(header),
     group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 0;
   if (in.quiet) group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 1;
   if (!lanes.empty()) {
@@ -188,7 +198,7 @@ void ShardHost::seal_rows(Job& job, Group& group) {
     PaddedRun run;
     while (begin + run.count() < slots.size()) {
       const uint32_t bytes = group.result_bytes(slots[begin + run.count()]);
-      if (!run.admits(bytes, net::segments_max(std::max(bytes, run.bytes())))) break;
+      if (!run.admits(bytes)) break;
     }
     for (const size_t end = begin + run.count(); begin < end; ++begin) {
       const uint16_t slot = slots[begin];

@@ -32,8 +32,10 @@ ShardHost::Group::Group(Job& owner, const control::GroupPlan& plan, size_t tag,
       empty_results(2 * size_t{config.slots} * (wire::kHeaderBytes + wire::kTagBytes)),
       result_lanes(2 * size_t{config.slots}),
       open_measure(config.slots),
+      open_kind(config.slots),
       has_quiet(2 * size_t{config.slots}) {
   completed.reserve(config.slots);
+  unsealed.reserve(config.slots);
   for (size_t i = 0; i < ranks.size(); ++i) {
     member_of_rank[ranks[i].value] = static_cast<int32_t>(i);
   }

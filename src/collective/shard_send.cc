@@ -23,7 +23,7 @@ bool ShardHost::flush(Instant now) {
   dirty.swap(dirty_);
   thread_local std::vector<uint16_t> slots;
   for (Group* group : dirty) {
-    if (!group->unsealed.empty()) seal_rows(group->job, *group);
+    seal_rows(group->job, *group);
     fan_out(*group);
     slots.assign(group->completed.begin(), group->completed.end());
     group->completed.clear();
@@ -111,6 +111,7 @@ void ShardHost::send_run(Group& group, uint16_t member, std::span<const uint16_t
 
 /// What a full socket buffer refused goes out later, unless a newer result has taken its place.
 void ShardHost::retry_blocked() {
+  for (Group* group : dirty_) seal_rows(group->job, *group);  // A blocked slot may be among them.
   retry_at_ = Instant::never();
   std::vector<Repair> blocked;
   blocked.swap(blocked_);

@@ -51,6 +51,7 @@ struct ShardHost::Group {
   Pages empty_results;                 // [2][slots]: header, tag; for those who want no lanes.
   std::vector<uint32_t> result_lanes;  // [2][slots]: bytes.
   std::vector<uint32_t> open_measure;  // [slots]: of the open phase's non-empty addends.
+  std::vector<uint32_t> open_kind;     // [slots]: what the open phase's lanes are (kind_of).
   std::vector<uint8_t> has_quiet;      // [2][slots]
   std::vector<uint16_t> completed;     // To be fanned out.
   std::vector<uint16_t> unsealed;      // Of these, rows whose length is not yet settled.

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/prng.h"
 #include "dataset/byte_source.h"
 #include "dataset/formats.h"
 #include "dataset/key_hash.h"
@@ -221,6 +222,52 @@ TEST(OpenSamples, SaysWhatIsWrong) {
   const TextFile empty("");
   EXPECT_THAT(read_all(empty.path()).error, HasSubstr("is empty"));
   EXPECT_THAT(read_all(testing::TempDir()).error, HasSubstr("Is a directory"));
+}
+
+TEST(OpenSamples, DamagedFilesAreErrorsOrSamplesNeverMore) {
+  const std::vector<std::pair<std::string, std::string>> sound = {
+      {"libsvm", "1 1:0.5 7:2e-3\n-1 3:1\n"},
+      {"criteo", criteo_line("1", "-2", "05db9164")},
+      {"avazu", "id,click,hour,C1\n17,1,14103103,1005\n"},
+      {"text", "words in a line\n"},
+      {"packages", "Package: a\nSource: b (1)\nSection: libs\nDescription: some words\n\n"}};
+  Prng prng(1);
+  int errors = 0, samples = 0;
+  for (const auto& [format, text] : sound) {
+    for (int trial = 0; trial < 200; ++trial) {
+      std::string damaged = text + text;
+      for (uint64_t hits = 1 + prng.below(4); hits > 0; --hits) {
+        const size_t place = prng.below(damaged.size());
+        switch (prng.below(3)) {
+          case 0:
+            damaged[place] = static_cast<char>(prng.below(256));
+            break;
+          case 1:
+            damaged.erase(place, 1 + prng.below(8));
+            break;
+          default:
+            damaged.insert(place, 1 + prng.below(3), "\t,: \n9"[prng.below(6)]);
+        }
+      }
+      const TextFile file(damaged);
+      const Reading reading = read_all(file.path(), format);
+      errors += reading.error.empty() ? 0 : 1;
+      if (!reading.error.empty()) {
+        EXPECT_THAT(reading.error, StartsWith(file.path()));
+      }
+      for (const Sample& sample : reading.samples) {
+        ++samples;
+        EXPECT_TRUE(std::isfinite(sample.label));
+        std::set<uint64_t> keys;
+        for (const Feature& feature : sample.features) {
+          EXPECT_TRUE(std::isfinite(feature.value));
+          EXPECT_TRUE(keys.insert(feature.key).second);
+        }
+      }
+    }
+  }
+  EXPECT_GT(errors, 200);
+  EXPECT_GT(samples, 200);
 }
 
 TEST(OpenSamples, ACompressedFileThatWasCutShortIsAnError) {

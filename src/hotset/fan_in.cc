@@ -92,24 +92,4 @@ Traffic measure_traffic(const Corpus& corpus, std::span<const uint32_t> rows, si
   return traffic;
 }
 
-LinkPlan plan_links(const Chances& chances, std::span<const KeyIndex> order, size_t capacity,
-                    uint32_t workers, uint32_t servers) {
-  SUMCAST_ASSERT(workers >= 1 && servers >= 1);
-  LinkPlan plan;
-  double cold = chances.keys_per_batch;  // Of one worker, per step.
-  double hot_sums = 0;
-  const auto fullest = [&] { return std::max(cold * workers / servers, cold + hot_sums); };
-  plan.alone = plan.fullest = fullest();
-  for (size_t i = 0; i < order.size() && i < capacity; ++i) {
-    const double chance = chances.of[order[i]];
-    cold = std::max(0.0, cold - chance);
-    hot_sums += chance_of_any(chance, workers);
-    if (fullest() < plan.fullest) {
-      plan.fullest = fullest();
-      plan.keys = i + 1;
-    }
-  }
-  return plan;
-}
-
 }  // namespace sumcast::hotset

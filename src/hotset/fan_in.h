@@ -63,22 +63,4 @@ Traffic predict_traffic(const Chances& chances, std::span<const KeyIndex> hot, d
 Traffic measure_traffic(const Corpus& corpus, std::span<const uint32_t> rows, size_t batch,
                         std::span<const KeyIndex> hot, size_t contributors);
 
-/// How many keys to hold hot so that the fullest link carries least.
-///
-/// Rows per step and direction, for hot rows that live at the workers and links that are all alike:
-///   a server   (cold keys of all workers) / servers
-///   a worker   its cold keys + every hot sum
-/// Each hot key lightens the servers' links and adds to every worker's, so there is a best number:
-/// few where the workers' links fill first, many where one server serves many workers.
-struct LinkPlan {
-  size_t keys = 0;     ///< The first so many of `order`.
-  double alone = 0;    ///< Rows on the fullest link with servers alone.
-  double fullest = 0;  ///< With `keys` hot keys.
-  double saving() const { return fullest > 0 ? alone / fullest : 1.0; }
-};
-
-/// `order` by falling heat; at most `capacity` keys.
-LinkPlan plan_links(const Chances& chances, std::span<const KeyIndex> order, size_t capacity,
-                    uint32_t workers, uint32_t servers);
-
 }  // namespace sumcast::hotset

@@ -234,27 +234,5 @@ TEST(FanIn, TrafficOfTwoWorkersByHand) {
   EXPECT_DOUBLE_EQ(none.dual_received(), 1.0);
 }
 
-TEST(LinkPlan, BalancesServersAgainstWorkers) {
-  const Corpus corpus = skewed_corpus(40'000, 8);
-  const Heat heat = count_touches(corpus, all_rows(corpus), 1);
-  const Chances chances = estimate_chances(heat, 32);
-  const auto order = by_heat(corpus, heat);
-  const LinkPlan one = plan_links(chances, order, SIZE_MAX, 8, 1);
-  const LinkPlan two = plan_links(chances, order, SIZE_MAX, 8, 2);
-  // With a server per worker every worker would receive the others' keys for nothing.
-  const LinkPlan many = plan_links(chances, order, SIZE_MAX, 8, 8);
-  EXPECT_GT(one.keys, two.keys);
-  EXPECT_GT(two.keys, many.keys);
-  EXPECT_GT(one.saving(), 1.5);
-  EXPECT_GT(one.saving(), two.saving());
-  EXPECT_NEAR(many.saving(), 1.0, 1e-9);
-  EXPECT_NEAR(one.alone, 2 * two.alone, 1e-9);
-  const Traffic traffic = predict_traffic(chances, std::span(order).first(one.keys), 8);
-  EXPECT_NEAR(one.fullest,
-              std::max(traffic.sent - traffic.hot_sent, traffic.dual_received() * traffic.sent / 8),
-              1e-6);
-  EXPECT_EQ(plan_links(chances, order, 10, 8, 1).keys, 10u);
-}
-
 }  // namespace
 }  // namespace sumcast::hotset

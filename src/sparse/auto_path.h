@@ -9,7 +9,7 @@
 
 namespace sumcast::sparse {
 
-/// Trains some rounds: pulls first, for no keys are current after set_hot().
+/// Trains some rounds; pulls first if no keys are current, as after set_hot().
 using RunRounds = std::function<Result<void>(uint32_t rounds)>;
 
 /// Called by all workers alike. Leaves the worker with `hot` set, or with no hot keys, whichever

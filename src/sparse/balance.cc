@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <numeric>
+
+#include "numeric/codec.h"
+#include "numeric/rows.h"
 
 namespace sumcast::sparse {
 namespace {
@@ -45,6 +48,45 @@ Balance balance(const LinkModel& model, std::span<const double> chances, double 
   found.round_bytes = *chosen;
   found.cold_bytes = bytes.front();
   return found;
+}
+
+LinkModel link_model(uint32_t workers, uint32_t servers, uint32_t width, WireFormat wire,
+                     size_t payload_bytes) {
+  LinkModel model;
+  model.workers = workers;
+  model.servers = servers;
+  model.row_bytes = 4.0 * width;
+  model.gradient_bytes =
+      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, width));
+  model.cell_slots =
+      static_cast<double>(std::max<size_t>(1, numeric::slots_per_cell(wire, width, payload_bytes)));
+  return model;
+}
+
+Balance balance(const LinkModel& model, const hotset::Chances& chances,
+                std::span<const hotset::KeyIndex> order, size_t hot_max) {
+  std::vector<double> falling;
+  double listed = 0, last = 1;  // Estimates of neighbouring ranks may stand the wrong way round.
+  for (const hotset::KeyIndex key : order) {
+    last = std::min(last, chances.of[key]);
+    falling.push_back(last);
+    listed += last;
+  }
+  return balance(model, falling, std::max(0.0, chances.keys_per_batch - listed), hot_max);
+}
+
+std::vector<uint64_t> choose_hot_keys(const LinkModel& model, const hotset::Corpus& corpus,
+                                      size_t batch, size_t hot_max) {
+  if (corpus.rows() == 0) return {};
+  std::vector<uint32_t> rows(corpus.rows());
+  std::iota(rows.begin(), rows.end(), 0u);
+  const hotset::Heat heat = hotset::count_touches(corpus, rows, 1);
+  const auto order = hotset::by_heat(corpus, heat);
+  const Balance found = balance(model, hotset::estimate_chances(heat, batch), order, hot_max);
+  std::vector<uint64_t> keys;
+  if (found.gain() < kGainMin) return keys;
+  for (size_t i = 0; i < found.hot; ++i) keys.push_back(corpus.key(order[i]));
+  return keys;
 }
 
 }  // namespace sumcast::sparse

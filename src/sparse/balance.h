@@ -14,10 +14,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
+
+#include "base/element.h"
+#include "hotset/chances.h"
+#include "hotset/corpus.h"
 
 namespace sumcast::sparse {
 
 inline constexpr double kTolerance = 0.04;
+/// What hot keys must promise to be worth the processors' time.
+inline constexpr double kGainMin = 1.1;
 
 struct LinkModel {
   uint32_t workers = 1;
@@ -32,6 +39,12 @@ struct LinkModel {
   double worker_rate = 1, server_rate = 1;
 };
 
+/// Of f32 rows that are pulled, and gradients in `wire`.
+///
+/// @param payload_bytes  of a datagram that the aggregator takes.
+LinkModel link_model(uint32_t workers, uint32_t servers, uint32_t width, WireFormat wire,
+                     size_t payload_bytes);
+
 struct Balance {
   size_t hot = 0;          ///< Keys to make hot: the first so many.
   double round_bytes = 0;  ///< On the busiest link then, at the servers' rate.
@@ -44,5 +57,13 @@ struct Balance {
 /// @param hot_max  no more than these may be hot.
 Balance balance(const LinkModel& model, std::span<const double> chances, double others,
                 size_t hot_max);
+/// The same for what a sample says: `order` by falling heat.
+Balance balance(const LinkModel& model, const hotset::Chances& chances,
+                std::span<const hotset::KeyIndex> order, size_t hot_max);
+/// Samples rows' heat into hot keys, hottest first: the whole way from a corpus.
+///
+/// @param batch  rows of a worker's batch in training.
+std::vector<uint64_t> choose_hot_keys(const LinkModel& model, const hotset::Corpus& corpus,
+                                      size_t batch, size_t hot_max);
 
 }  // namespace sumcast::sparse

@@ -21,6 +21,7 @@ Result<HotRows> HotRows::create(const table::TableShape& shape, std::span<const 
   hot.sums_.resize(keys.size() * shape.width);
   hot.present_.resize(words, 0);
   hot.moved_.resize(words, 0);
+  hot.batch_of_.resize(keys.size(), 0);
   return hot;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -28,6 +29,10 @@ class HotRows {
   uint64_t key(uint32_t slot) const { return table_.key(slot); }
   const float* row(uint32_t slot) const { return table_.record(slot); }
   float* record(uint32_t slot) { return table_.record(slot); }
+
+  /// A batch's slots, one by one: false if it had this one already.
+  void begin_batch() { ++batch_; }
+  bool add_to_batch(uint32_t slot) { return std::exchange(batch_of_[slot], batch_) != batch_; }
 
   /// What this worker adds to the round's sum: `gradients[i]` belongs to `slots[i]`, in any order,
   /// slots distinct. Sorted copies, valid until the next call.
@@ -48,9 +53,11 @@ class HotRows {
   table::RowTable table_;
   std::vector<uint32_t> touched_, order_;
   std::vector<float> gathered_;
-  std::vector<float> sums_;        // f32[slots][width]
-  std::vector<uint64_t> present_;  // Bit per slot: summed in this round.
-  std::vector<uint64_t> moved_;    // Bit per slot: since the last flush.
+  std::vector<float> sums_;         // f32[slots][width]
+  std::vector<uint64_t> present_;   // Bit per slot: summed in this round.
+  std::vector<uint64_t> moved_;     // Bit per slot: since the last flush.
+  std::vector<uint64_t> batch_of_;  // By slot: the last batch that had it.
+  uint64_t batch_ = 0;
 };
 
 }  // namespace sumcast::sparse

@@ -4,6 +4,9 @@
 
 #include <bit>
 
+#include "numeric/rows.h"
+#include "sparse/frames.h"
+
 namespace sumcast::sparse {
 
 Result<void> Options::validate() const {
@@ -12,11 +15,11 @@ Result<void> Options::validate() const {
                 fmt::format("sparse: {} workers and {} servers; at least one of each is needed",
                             workers, servers));
   }
-  if (segments == 0 || segments > 256) {
+  if (segments == 0 || segments > kSegmentsMax) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("sparse: {} segments; 1 to 256 are possible", segments));
+                fmt::format("sparse: {} segments; 1 to {} are possible", segments, kSegmentsMax));
   }
-  if (wire == WireFormat::kFixed) {
+  if (!numeric::carries_rows(wire)) {
     return fail(ErrorCode::kInvalidArgument,
                 "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
   }
@@ -25,7 +28,8 @@ Result<void> Options::validate() const {
 
 uint64_t Options::fingerprint() const {
   const table::Optimizer& o = shape.optimizer;
-  const uint64_t fields[] = {workers,
+  const uint64_t fields[] = {body_rows_max,
+                             workers,
                              servers,
                              segments,
                              static_cast<uint64_t>(wire),

@@ -23,6 +23,8 @@ struct Options {
   /// How gradients travel, hot and cold alike: kNative, kBF16, kFP16 or kInt8. Rows that are pulled
   /// travel as f32.
   WireFormat wire = WireFormat::kNative;
+  /// Rows of one segment that a worker may push or pull in a round: bounds what a server allots.
+  uint32_t body_rows_max = 1 << 20;
 
   Result<void> validate() const;
   /// Equal on all members, or they do not belong together.

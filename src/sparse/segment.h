@@ -29,6 +29,7 @@ class Segment {
   /// Moves every row that somebody pushed in this round, once. @return rows moved.
   size_t apply();
 
+  size_t pulled(uint32_t worker) const { return pulled_[worker].size(); }
   /// What this worker pulls now, and what its next gradients belong to. Rows are made where there
   /// are none. kMismatch: a key twice; kUnavailable: the table is full. The worker then still has
   /// what it pulled before.
@@ -59,8 +60,9 @@ class Segment {
   std::vector<std::vector<uint32_t>> pulled_;  // By worker: row numbers.
   std::vector<Push> pushes_;                   // By worker.
   // Scratch of apply(), by row number and by place in the list of rows touched.
-  std::vector<uint32_t> stamp_, place_;
-  uint32_t round_stamp_ = 0;
+  std::vector<uint64_t> stamp_;  // When a row was last seen: 64 bits, which never wrap.
+  std::vector<uint32_t> place_;
+  uint64_t round_stamp_ = 0;
   std::vector<uint32_t> touched_, begin_;
   std::vector<const std::byte*> sources_;
   std::vector<std::byte> sum_;

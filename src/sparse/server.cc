@@ -11,6 +11,8 @@
 namespace sumcast::sparse {
 namespace {
 
+/// How often a thread that waits for the others' rows looks whether the job still is one.
+constexpr std::chrono::nanoseconds kLookInterval = std::chrono::milliseconds(100);
 /// Workers may compute for as long as they like; their death is noticed otherwise.
 constexpr std::chrono::nanoseconds kIdlePatience = std::chrono::hours(24 * 365);
 
@@ -26,7 +28,6 @@ struct Server::Desk {
   struct Sheet {
     std::vector<uint64_t> body;  // Whole words: keys come first.
     std::vector<float> reply;
-    Message message;  // Of the reply; lives until it was sent.
     std::optional<Work> receiving, replying;
   };
   uint32_t worker = 0;
@@ -118,7 +119,13 @@ Result<void> Server::serve(uint32_t worker) {
                   fmt::format("worker {} is in round {}, and this server in {}", worker,
                               desk.plan.round, round));
     }
-    if (desk.plan.task == Task::kLeave) return {};
+    if (desk.plan.task == Task::kLeave) {
+      std::lock_guard lock(mutex_);
+      left_ = worker;
+      changed_.notify_all();
+      return {};
+    }
+    if (auto fine = check(desk); !fine) return fine;
     if (auto read = read_bodies(desk); !read) return read;
     if (auto ended = wait_for_end_of(round); !ended) return ended;
   }
@@ -168,9 +175,53 @@ Result<void> Server::arrive(uint32_t segment, Task task) {
 
 Result<void> Server::wait_for_end_of(uint32_t round) {
   std::unique_lock lock(mutex_);
-  // As long as the other workers may take for their bodies: their deaths set failed_.
-  changed_.wait(lock, [&] { return rounds_ended_ > round || failed_; });
-  if (failed_) return fail(*failed_);
+  for (;;) {
+    if (failed_) return fail(*failed_);
+    if (rounds_ended_ != round) return {};
+    if (left_) {
+      return fail(ErrorCode::kMismatch,
+                  fmt::format("worker {} has left, and others go on with round {}", *left_, round));
+    }
+    lock.unlock();
+    if (const auto ended = context_.world().aborted()) return fail(*ended);
+    lock.lock();
+    changed_.wait_for(lock, kLookInterval, [&] { return rounds_ended_ != round || failed_; });
+  }
+}
+
+bool Server::is_mine(uint64_t key, uint32_t segment) const {
+  const uint64_t mixed = table::mix_key(key);
+  return server_of(mixed, options_) == context_.rank() - options_.workers &&
+         segment_of(mixed, options_) == segment;
+}
+
+/// Nothing that came over the network is believed: task and sizes, before memory is allotted.
+Result<void> Server::check(const Desk& desk) const {
+  const auto refuse = [&](const std::string& what) {
+    return fail(ErrorCode::kMismatch,
+                fmt::format("worker {} in round {}: {}", desk.worker, desk.plan.round, what));
+  };
+  const Task task = desk.plan.task;
+  if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign) {
+    return refuse(fmt::format("no such task: {}", static_cast<uint32_t>(task)));
+  }
+  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
+    const SegmentPlan& rows = desk.plan.segments[segment];
+    if (rows.push > options_.body_rows_max || rows.pull > options_.body_rows_max) {
+      return refuse(
+          fmt::format("pushes {} and pulls {} rows of a segment; {} are possible: take "
+                      "smaller batches, or more segments",
+                      rows.push, rows.pull, options_.body_rows_max));
+    }
+    const size_t pulled = segments_[segment]->pulled(desk.worker);
+    if (task == Task::kStep && rows.push != 0 && rows.push != pulled) {
+      return refuse(
+          fmt::format("pushes gradients of {} rows, but had pulled {}", rows.push, pulled));
+    }
+    if ((task == Task::kFetch && rows.push != 0) || (task == Task::kAssign && rows.pull != 0)) {
+      return refuse("pushes and pulls do not go with its task");
+    }
+  }
   return {};
 }
 
@@ -198,6 +249,13 @@ Result<void> Server::answer(uint32_t segment, Task task) {
 Result<void> Server::take_in(Desk& desk, uint32_t segment) {
   const SegmentPlan& rows = desk.plan.segments[segment];
   Segment& held = *segments_[segment];
+  const auto count = static_cast<uint32_t>(desk.key_count(segment));
+  for (const uint64_t key : as_keys(desk.keys_at(segment), count)) {
+    if (is_mine(key, segment)) continue;
+    return fail(ErrorCode::kMismatch, fmt::format("worker {} sent key {} to a server or segment "
+                                                  "that does not hold it",
+                                                  desk.worker, key));
+  }
   if (desk.plan.task == Task::kAssign) {
     return held.write_records(as_keys(desk.keys_at(segment), rows.push),
                               reinterpret_cast<const float*>(desk.rows_at(segment)));
@@ -228,9 +286,9 @@ Result<void> Server::reply(uint32_t worker, uint32_t segment, Task task) {
   } else {
     segments_[segment]->read_records(keys, sheet.reply.data());
   }
-  sheet.message = {sheet.reply.data(), sheet.reply.size() * sizeof(float), worker,
-                   reply_tag(segment), desk.plan.round};
-  auto work = context_.world().exchange_async(std::span(&sheet.message, 1), {});
+  const Message message{sheet.reply.data(), sheet.reply.size() * sizeof(float), worker,
+                        reply_tag(segment), desk.plan.round};
+  auto work = context_.world().exchange_async(std::span(&message, 1), {});
   if (!work) return fail(work.error());
   sheet.replying = std::move(*work);
   return {};

@@ -47,12 +47,14 @@ class Server {
 
   Server(Context& context, const Options& options);
   Result<void> serve(uint32_t worker);
+  Result<void> check(const Desk& desk) const;
   Result<void> read_bodies(Desk& desk);
   Result<void> take_in(Desk& desk, uint32_t segment);
   /// Counts a worker in. The last one applies and answers.
   Result<void> arrive(uint32_t segment, Task task);
   Result<void> answer(uint32_t segment, Task task);
   Result<void> reply(uint32_t worker, uint32_t segment, Task task);
+  bool is_mine(uint64_t key, uint32_t segment) const;
   /// Until every segment of the round was answered: buffers and plans are in use till then.
   Result<void> wait_for_end_of(uint32_t round);
   void fail_all(const Error& error);
@@ -67,6 +69,7 @@ class Server {
   std::optional<Error> failed_;
   uint32_t answered_ = 0;  // Segments of the round under way.
   uint32_t rounds_ended_ = 0;
+  std::optional<uint32_t> left_;  // A worker that is done.
   std::atomic<size_t> rows_{0};
 };
 

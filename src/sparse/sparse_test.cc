@@ -206,6 +206,29 @@ TEST(Sparse, ALossyWireGivesTheSameBitsHotAndCold) {
   }
 }
 
+TEST(Sparse, PeekingReadsHotAndColdRowsAndMakesNone) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  run_job(options, [&](Worker& worker, uint32_t rank) {
+    ASSERT_TRUE(worker.set_hot(hot_keys(2)));
+    const std::vector<uint64_t> keys = {0, 0x123456789ABCDEFu, 77};
+    ASSERT_TRUE(worker.pull(keys));
+    const std::vector<float> gradients(18, rank == 0 ? 1.0f : 2.0f);
+    ASSERT_TRUE(worker.push_pull(gradients.data(), {}));
+    const std::vector<uint64_t> asked = {99, 77, 0};  // 99: nobody has it.
+    std::vector<float> rows(18);
+    ASSERT_TRUE(worker.peek(asked, rows.data()));
+    std::vector<float> fresh(6);
+    for (size_t i = 0; i < 3; ++i) {
+      options.shape.make_record(asked[i], fresh.data());
+      const float moved = i == 0 ? 0.0f : options.shape.optimizer.rate * 3.0f;
+      for (size_t lane = 0; lane < 6; ++lane) {
+        EXPECT_FLOAT_EQ(rows[i * 6 + lane], fresh[lane] - moved) << asked[i];
+      }
+    }
+    EXPECT_EQ(worker.keys(), 0u);
+  });
+}
+
 TEST(Sparse, KeysMoveBetweenServersAndWorkersWithTheirState) {
   const Options options = small(2, 2, table::OptimizerKind::kAdam);
   Rows final;
@@ -259,6 +282,50 @@ TEST(Sparse, AKeyPulledTwiceEndsTheJobWithALineThatNamesIt) {
     ASSERT_FALSE(pulled.has_value());
   });
   EXPECT_THAT(errors[2], HasSubstr("worker 1 pulled key 7 twice"));
+}
+
+TEST(Sparse, WhatCannotBeIsRefusedAndNothingIsDone) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t) {
+    const std::vector<uint64_t> hot = {7, 9}, twice = {7, 8, 7}, fine = {7, 8};
+    ASSERT_TRUE(worker.set_hot(hot));
+    auto refused = worker.pull(twice);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().what, HasSubstr("key 7 comes twice"));
+    ASSERT_TRUE(worker.pull(fine));
+    refused = worker.push_pull(nullptr, {});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().what, HasSubstr("no gradients for 2 current keys"));
+    const std::vector<float> gradients(12, 1.0f);
+    ASSERT_TRUE(worker.push_pull(gradients.data(), {})) << "all is as it was";
+  });
+  EXPECT_EQ(errors[2], "");
+}
+
+TEST(Sparse, AWorkerThatLeavesBeforeTheOthersIsNamed) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
+    const std::vector<uint64_t> keys = {1, 2, 3};
+    ASSERT_TRUE(worker.pull(keys));
+    if (rank == 1) return;
+    auto pulled = worker.pull(keys);
+    ASSERT_FALSE(pulled.has_value());
+    EXPECT_THAT(pulled.error().what, HasSubstr("worker 1 has left"));
+    pulled = worker.pull(keys);
+    EXPECT_THAT(pulled.error().what, HasSubstr("worker 1 has left")) << "the job is over";
+  });
+  EXPECT_THAT(errors[2], HasSubstr("worker 1 has left, and others go on"));
+}
+
+TEST(Sparse, MoreRowsThanAServerAllotsAreRefusedByIt) {
+  Options options = small(2, 1, table::OptimizerKind::kSgd);
+  options.body_rows_max = 10;
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t) {
+    std::vector<uint64_t> keys(400);
+    for (uint64_t i = 0; i < keys.size(); ++i) keys[i] = i;
+    ASSERT_FALSE(worker.pull(keys).has_value());
+  });
+  EXPECT_THAT(errors[2], HasSubstr("10 are possible: take smaller batches"));
 }
 
 }  // namespace

@@ -36,14 +36,14 @@ Result<void> agree_on_keys(Group& group, std::span<const uint64_t> keys) {
 Worker::Worker(Context& context, const Options& options, Group group)
     : context_(context),
       options_(options),
-      group_(std::move(group)),
       gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
       plans_(options.servers),
       parts_(size_t{options.servers} * options.segments),
       next_parts_(parts_.size()),
       legs_(parts_.size()),
       flush_plans_(options.servers),
-      flush_bodies_(parts_.size()) {
+      flush_bodies_(parts_.size()),
+      group_(std::move(group)) {
   call_.wire = options.wire;
 }
 
@@ -56,23 +56,41 @@ Result<std::unique_ptr<Worker>> Worker::create(Context& context, const Options& 
   std::vector<uint32_t> ranks(options.workers);
   for (uint32_t rank = 0; rank < options.workers; ++rank) ranks[rank] = rank;
   auto group = context.new_group(ranks, "sparse workers");
-  if (!group) return fail(group.error());
+  if (!group) {
+    context.world().abort("sparse: " + group.error().what);  // Servers wait for plans by now.
+    return fail(group.error());
+  }
   return std::unique_ptr<Worker>(new Worker(context, options, std::move(*group)));
 }
 
 Worker::~Worker() {
-  if (context_.world().aborted()) return;
-  (void)finish_flush();
+  if (failed_) return;
+  if (const auto ended = context_.world().aborted()) {
+    group_.abort(ended->what);  // A fence: nothing of ours is touched after it.
+    return;
+  }
+  if (flushing_) (void)flushing_->wait(kLeavePatience);
+  std::vector<Message> sends;
+  Plan leave;
+  leave.task = Task::kLeave;
+  leave.round = round_;
+  for (uint32_t server = 0; server < options_.servers; ++server) {
+    sends.push_back(
+        {&leave, plan_bytes(options_.segments), options_.workers + server, kPlanTag, 0});
+  }
   Call call;
   call.timeout = kLeavePatience;
-  for (uint32_t server = 0; server < options_.servers; ++server) {
-    Plan leave;
-    leave.task = Task::kLeave;
-    leave.round = round_;
-    const Message message{&leave, plan_bytes(options_.segments), options_.workers + server,
-                          kPlanTag, 0};
-    (void)context_.world().exchange(std::span(&message, 1), {}, call);
+  (void)context_.world().exchange(sends, {}, call);
+}
+
+/// Ends the job on all members. Fences: afterwards no memory of this worker is used by others.
+Result<void> Worker::fail_with(const Error& error) {
+  if (!failed_) {
+    failed_ = error;
+    group_.abort(error.what);
+    context_.world().abort(error.what);
   }
+  return fail(*failed_);
 }
 
 Worker::Part& Worker::part_of(std::vector<Part>& parts, uint64_t key) const {
@@ -81,14 +99,20 @@ Worker::Part& Worker::part_of(std::vector<Part>& parts, uint64_t key) const {
                segment_of(mixed, options_)];
 }
 
-/// Which of the next keys are hot, and who holds the others.
-void Worker::sort_keys(std::span<const uint64_t> keys) {
+/// Which of the next keys are hot, and who holds the others. Servers look for cold keys that come
+/// twice; hot ones are looked for here.
+Result<void> Worker::sort_keys(std::span<const uint64_t> keys) {
   for (Part& part : next_parts_) part.keys.clear(), part.places.clear();
   next_hot_slots_.clear();
   next_hot_places_.clear();
+  if (hot_) hot_->begin_batch();
   for (uint32_t place = 0; place < keys.size(); ++place) {
     const uint32_t slot = hot_ ? hot_->slot_of(keys[place]) : table::RowTable::kNone;
     if (slot != table::RowTable::kNone) {
+      if (!hot_->add_to_batch(slot)) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("sparse: key {} comes twice in one batch", keys[place]));
+      }
       next_hot_slots_.push_back(slot);
       next_hot_places_.push_back(place);
       continue;
@@ -97,6 +121,7 @@ void Worker::sort_keys(std::span<const uint64_t> keys) {
     part.keys.push_back(keys[place]);
     part.places.push_back(place);
   }
+  return {};
 }
 
 /// Keys to pull, then gradients of what was pulled before.
@@ -221,23 +246,35 @@ void Worker::place_rows(std::span<const uint64_t> keys) {
 }
 
 Result<void> Worker::pull(std::span<const uint64_t> keys) {
-  sort_keys(keys);
-  if (auto begun = begin_cold(nullptr); !begun) return begun;
-  if (auto done = finish_round(Task::kStep); !done) return done;
+  if (failed_) return fail(*failed_);
+  if (auto sorted = sort_keys(keys); !sorted) return sorted;
+  if (auto begun = begin_cold(nullptr); !begun) return fail_with(begun.error());
+  if (auto done = finish_round(Task::kStep); !done) return fail_with(done.error());
   place_rows(keys);
   return {};
 }
 
 Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t> next) {
-  sort_keys(next);
-  static const float nothing = 0.0f;
-  if (auto begun = begin_cold(gradients == nullptr ? &nothing : gradients); !begun) return begun;
+  if (failed_) return fail(*failed_);
+  if (gradients == nullptr && !rows_.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: no gradients for {} current keys", rows_.size()));
+  }
+  if (auto sorted = sort_keys(next); !sorted) return sorted;
+  if (auto done = step(gradients, next); !done) return fail_with(done.error());
+  return {};
+}
+
+Result<void> Worker::step(const float* gradients, std::span<const uint64_t> next) {
+  static const float nothing = 0.0f;  // Of no keys.
+  if (gradients == nullptr) gradients = &nothing;
   std::optional<Work> hot;
   if (hot_) {
     auto begun = begin_hot(gradients);
     if (!begun) return fail(begun.error());
     hot = std::move(*begun);
   }
+  if (auto begun = begin_cold(gradients); !begun) return begun;
   if (auto done = finish_round(Task::kStep); !done) return done;
   if (hot) {
     if (auto done = hot->wait(); !done) return done;
@@ -247,15 +284,16 @@ Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t>
   return {};
 }
 
-Result<void> Worker::finish_flush() {
+Result<void> Worker::settle() {
+  if (failed_) return fail(*failed_);
   if (!flushing_) return {};
-  auto done = flushing_->wait();
+  if (auto done = flushing_->wait(); !done) return fail_with(done.error());
   flushing_.reset();
-  return done;
+  return {};
 }
 
 Result<void> Worker::flush() {
-  if (auto done = finish_flush(); !done) return done;
+  if (auto done = settle(); !done) return done;
   if (!hot_) return {};
   const size_t lanes = options_.shape.record_lanes();
   std::vector<Part> shares(parts_.size());
@@ -292,8 +330,45 @@ Result<void> Worker::flush() {
   }
   ++round_;
   auto work = context_.world().exchange_async(sends, {});
-  if (!work) return fail(work.error());
+  if (!work) return fail_with(work.error());
   flushing_ = std::move(*work);
+  return {};
+}
+
+/// Records of next_parts_, into legs_[].reply.
+Result<void> Worker::fetch() {
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    write_body(part, nullptr);
+    plans_[part / options_.segments].segments[part % options_.segments] = {
+        0, static_cast<uint32_t>(next_parts_[part].keys.size())};
+  }
+  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
+  return finish_round(Task::kFetch);
+}
+
+void Worker::forget_keys() {
+  for (Part& part : parts_) part.keys.clear(), part.places.clear();
+  hot_slots_.clear();
+  hot_places_.clear();
+  rows_.clear();
+}
+
+Result<void> Worker::peek(std::span<const uint64_t> keys, float* rows) {
+  if (failed_) return fail(*failed_);
+  if (auto sorted = sort_keys(keys); !sorted) return sorted;
+  forget_keys();
+  if (auto done = fetch(); !done) return fail_with(done.error());
+  const size_t lanes = options_.shape.record_lanes(), width = options_.shape.width;
+  for (size_t part = 0; part < next_parts_.size(); ++part) {
+    for (size_t i = 0; i < next_parts_[part].places.size(); ++i) {
+      std::memcpy(rows + next_parts_[part].places[i] * width, legs_[part].reply.data() + i * lanes,
+                  width * sizeof(float));
+    }
+  }
+  for (size_t i = 0; i < next_hot_places_.size(); ++i) {
+    std::memcpy(rows + next_hot_places_[i] * width, hot_->row(next_hot_slots_[i]),
+                width * sizeof(float));
+  }
   return {};
 }
 
@@ -307,13 +382,7 @@ Result<void> Worker::load_hot() {
     part.keys.push_back(hot_->key(slot));
     part.places.push_back(slot / workers);
   }
-  for (size_t part = 0; part < parts_.size(); ++part) {
-    write_body(part, nullptr);
-    plans_[part / options_.segments].segments[part % options_.segments] = {
-        0, static_cast<uint32_t>(next_parts_[part].keys.size())};
-  }
-  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
-  if (auto done = finish_round(Task::kFetch); !done) return done;
+  if (auto done = fetch(); !done) return done;
   const size_t share = (hot_->slots() + workers - 1) / workers;
   std::vector<float> all(share * workers * lanes, 0.0f);
   float* const mine = all.data() + me * share * lanes;
@@ -333,22 +402,35 @@ Result<void> Worker::load_hot() {
   return {};
 }
 
+/// Can rows like these be summed here at all? A sum of nothing says so, on all workers alike.
+Result<void> Worker::check_hot(size_t keys) {
+  if (keys == 0) return {};
+  RowSum table;
+  table.slots = 1;
+  table.width = static_cast<uint16_t>(options_.shape.width);
+  std::vector<float> sums(options_.shape.width);
+  uint64_t present = 0;
+  table.sums = sums.data();
+  table.present = &present;
+  return group_.sum_rows(table, call_);
+}
+
 Result<void> Worker::set_hot(std::span<const uint64_t> keys) {
+  if (failed_) return fail(*failed_);
   if (auto agreed = agree_on_keys(group_, keys); !agreed) return agreed;
   table::TableShape shape = options_.shape;
   shape.rows_max = std::max<uint64_t>(keys.size(), 1);
   auto hot = HotRows::create(shape, keys);
   if (!hot) return fail(hot.error());
+  if (auto possible = check_hot(keys.size()); !possible) return possible;
   if (auto flushed = flush(); !flushed) return flushed;
-  if (auto done = finish_flush(); !done) return done;
+  if (auto done = settle(); !done) return done;
   hot_.reset();
-  for (Part& part : parts_) part.keys.clear(), part.places.clear();
-  hot_slots_.clear();
-  hot_places_.clear();
-  rows_.clear();
+  forget_keys();
   if (keys.empty()) return {};
   hot_.emplace(std::move(*hot));
-  return load_hot();
+  if (auto loaded = load_hot(); !loaded) return fail_with(loaded.error());
+  return {};
 }
 
 }  // namespace sumcast::sparse

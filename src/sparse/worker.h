@@ -11,7 +11,8 @@
 //
 // Rounds are synchronous: all workers call the same methods in the same order, with whatever keys
 // they have, none included. Every call ends within the context's timeout; a member's death is an
-// error within two seconds.
+// error within two seconds. A call that was refused for its arguments has done nothing; after any
+// other failure the job has ended, on all members: every later call returns the same error.
 //
 // Single-threaded.
 #pragma once
@@ -60,6 +61,12 @@ class Worker {
   const float* row(size_t i) const { return rows_[i]; }
   size_t keys() const { return rows_.size(); }
 
+  /// Reads rows without making any (a key that nobody has trained reads as a new row): for
+  /// evaluation. All workers call it, with whatever keys. No keys are current afterwards.
+  ///
+  /// @param keys  distinct.  @param rows  f32[keys][width].
+  Result<void> peek(std::span<const uint64_t> keys, float* rows);
+
   /// Names the keys that are hot from now on, hottest first, the same on all workers; none: all are
   /// cold. Rows move over with their state. No keys are current afterwards.
   Result<void> set_hot(std::span<const uint64_t> keys);
@@ -67,13 +74,12 @@ class Worker {
   /// Copies the hot rows that moved since the last flush to their servers, each worker its share;
   /// does not wait until they are there.
   Result<void> flush();
+  /// Waits until the last flush has left this worker.
+  Result<void> settle();
 
   const WorkerCounters& counters() const { return counters_; }
   /// Workers only, for dense gradients and agreements.
   Group& group() { return group_; }
-
-  /// How the hot rows' sums travel.
-  void set_call(const Call& call) { call_ = call; }
 
  private:
   /// Keys of one segment of one server.
@@ -89,21 +95,25 @@ class Worker {
   Worker(Context& context, const Options& options, Group group);
 
   Part& part_of(std::vector<Part>& parts, uint64_t key) const;
-  void sort_keys(std::span<const uint64_t> keys);
+  Result<void> sort_keys(std::span<const uint64_t> keys);
+  Result<void> step(const float* gradients, std::span<const uint64_t> next);
   void write_body(size_t part, const float* gradients);
   Result<void> post_plans(Task task);
   Result<void> post_segment(Task task, uint32_t segment);
   Result<void> finish_round(Task task);
   Result<void> begin_cold(const float* gradients);
   Result<Work> begin_hot(const float* gradients);
+  Result<void> fetch();
+  void forget_keys();
   void place_rows(std::span<const uint64_t> keys);
-  Result<void> finish_flush();
+  Result<void> fail_with(const Error& error);
+  Result<void> check_hot(size_t keys);
   Result<void> load_hot();
 
   Context& context_;
   Options options_;
-  Group group_;
   Call call_;
+  std::optional<Error> failed_;
   size_t gradient_bytes_;
   uint32_t round_ = 0;
   std::vector<Plan> plans_;               // By server.
@@ -123,6 +133,7 @@ class Worker {
   std::vector<Plan> flush_plans_;
   std::vector<std::vector<uint64_t>> flush_bodies_;
   WorkerCounters counters_;
+  Group group_;  // Last, so first to go: its operations may be using all of the above.
 };
 
 }  // namespace sumcast::sparse

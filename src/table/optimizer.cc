@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace sumcast::table {
 namespace {
@@ -108,11 +109,13 @@ Result<void> Optimizer::validate() const {
   if (!(momentum >= 0.0f && momentum < 1.0f)) return refuse("momentum", momentum, "in [0, 1)");
   if (!(beta1 >= 0.0f && beta1 < 1.0f)) return refuse("beta1", beta1, "in [0, 1)");
   if (!(beta2 >= 0.0f && beta2 < 1.0f)) return refuse("beta2", beta2, "in [0, 1)");
-  if (!(epsilon >= 0.0f)) return refuse("epsilon", epsilon, "0 or more");
-  if (!(beta >= 0.0f)) return refuse("beta", beta, "0 or more");
-  if (!(l1 >= 0.0f)) return refuse("l1", l1, "0 or more");
-  if (!(l2 >= 0.0f)) return refuse("l2", l2, "0 or more");
-  if (!(initial >= 0.0f)) return refuse("initial", initial, "0 or more");
+  // Zero would divide zero by zero where a lane has had no gradient yet.
+  if (!(epsilon > 0.0f) || !std::isfinite(epsilon)) return refuse("epsilon", epsilon, "above 0");
+  const std::pair<std::string_view, float> others[] = {
+      {"beta", beta}, {"l1", l1}, {"l2", l2}, {"initial", initial}};
+  for (const auto& [field, value] : others) {
+    if (!(value >= 0.0f) || !std::isfinite(value)) return refuse(field, value, "0 or more");
+  }
   return {};
 }
 

@@ -10,7 +10,7 @@
 namespace sumcast::table {
 namespace {
 
-constexpr size_t kFirstIndexSize = 1024;
+constexpr uint32_t kFirstIndexBits = 10;
 
 }  // namespace
 
@@ -42,14 +42,18 @@ void TableShape::make_record(uint64_t key, float* record) const {
 }
 
 RowTable::RowTable(const TableShape& shape)
-    : shape_(shape), record_lanes_(shape.record_lanes()), index_(kFirstIndexSize, 0) {
+    : shape_(shape),
+      record_lanes_(shape.record_lanes()),
+      index_(size_t{1} << kFirstIndexBits, 0),
+      index_shift_(64 - kFirstIndexBits) {
   SUMCAST_ASSERT(shape.width >= 1);
 }
 
 /// Where the key's row number stands in the index, or where it would.
 size_t RowTable::place_of(uint64_t key) const {
   const size_t mask = index_.size() - 1;
-  size_t place = static_cast<size_t>(mix_key(key)) & mask;
+  // All bits of the mix count: a segment's keys have some of them in common (sparse/options.h).
+  auto place = static_cast<size_t>((mix_key(key) * 0x9E3779B97F4A7C15u) >> index_shift_);
   while (index_[place] != 0 && keys_[index_[place] - 1] != key) place = (place + 1) & mask;
   return place;
 }
@@ -79,6 +83,7 @@ uint32_t RowTable::find_or_make(uint64_t key) {
 
 void RowTable::grow() {
   index_.assign(index_.size() * 2, 0);
+  --index_shift_;
   for (size_t row = 0; row < keys_.size(); ++row) {
     index_[place_of(keys_[row])] = static_cast<uint32_t>(row + 1);
   }

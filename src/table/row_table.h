@@ -34,7 +34,7 @@ struct TableShape {
   Optimizer optimizer;
   float init_scale = 0.0f;             ///< New rows: uniform in [-scale, scale].
   uint64_t seed = 1;                   ///< Of new rows.
-  uint64_t rows_max = UINT32_MAX - 1;  ///< A row more is refused.
+  uint64_t rows_max = UINT32_MAX - 1;  ///< Of one table (a server has one per segment).
 
   Result<void> validate() const;
   size_t record_lanes() const { return width + optimizer.state_lanes(width); }
@@ -80,6 +80,7 @@ class RowTable {
   TableShape shape_;
   size_t record_lanes_;
   std::vector<uint32_t> index_;
+  uint32_t index_shift_;  // 64 - log2(size of index_).
   std::vector<uint64_t> keys_;
   std::vector<std::unique_ptr<float[]>> pages_;
 };

@@ -164,6 +164,8 @@ TEST(Optimizer, ImpossibleSettingsAreNamed) {
   EXPECT_THAT(problem([](TableShape& s) { s.optimizer.rate = 0; }), HasSubstr("rate is 0"));
   EXPECT_THAT(problem([](TableShape& s) { s.optimizer.rate = NAN; }), HasSubstr("rate is nan"));
   EXPECT_THAT(problem([](TableShape& s) { s.optimizer.beta2 = 1; }), HasSubstr("beta2 is 1"));
+  EXPECT_THAT(problem([](TableShape& s) { s.optimizer.epsilon = 0; }), HasSubstr("epsilon is 0"));
+  EXPECT_THAT(problem([](TableShape& s) { s.optimizer.l2 = INFINITY; }), HasSubstr("l2 is inf"));
   EXPECT_THAT(problem([](TableShape& s) { s.width = 0; }), HasSubstr("rows of 0 lanes"));
   EXPECT_THAT(problem([](TableShape& s) { s.rows_max = 0; }), HasSubstr("room for 0 rows"));
 }

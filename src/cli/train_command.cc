@@ -1,0 +1,246 @@
+#include "cli/train_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <future>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "auth/secret.h"
+#include "cli/train_worker.h"
+#include "report/progress.h"
+#include "report/table.h"
+#include "runtime/clock.h"
+#include "runtime/environment.h"
+#include "sparse/server.h"
+#include "trainer/naive_bayes.h"
+
+namespace sumcast::cli {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+/// What rank 0 shows.
+class TrainShow {
+ public:
+  explicit TrainShow(const TrainOptions& options)
+      : options_(options),
+        progress_(
+            report::probe_terminal(STDERR_FILENO, !runtime::environment("NO_COLOR").has_value())) {
+    progress_.expect_bars(static_cast<int>(options.epochs));
+  }
+
+  void begin(uint32_t epoch, uint64_t steps) {
+    progress_.begin(fmt::format("epoch {}", epoch), steps, runtime::monotonic_now());
+  }
+  void on_step(uint64_t step) { progress_.update(step, runtime::monotonic_now()); }
+  void end(const TrainEpoch& epoch) {
+    progress_.finish(runtime::monotonic_now());
+    epochs_.push_back(epoch);
+    if (!options_.json) return;
+    nlohmann::ordered_json json = {{"epoch", epoch.epoch},         {"train_loss", epoch.train_loss},
+                                   {"test_loss", epoch.test_loss}, {"top_1", epoch.top_1},
+                                   {"seconds", epoch.seconds},     {"steps", epoch.steps},
+                                   {"hot_share", epoch.hot_share}};
+    if (epoch.auc != 0) json["auc"] = epoch.auc;
+    fmt::print("{}\n", json.dump());
+    std::fflush(stdout);
+  }
+
+  void finish(const TrainData& data, size_t hot_keys) const {
+    if (options_.json) return;
+    using report::Align;
+    const bool has_auc = epochs_.front().auc != 0;
+    report::Table table({{"epoch", Align::kRight},
+                         {"train loss", Align::kRight},
+                         {"test loss", Align::kRight},
+                         {has_auc ? "AUC" : "top-1", Align::kRight},
+                         {"time per step", Align::kRight}});
+    for (const TrainEpoch& one : epochs_) {
+      table.add_row(
+          {fmt::format("{}", one.epoch), fmt::format("{:.4f}", one.train_loss),
+           fmt::format("{:.4f}", one.test_loss),
+           has_auc ? fmt::format("{:.4f}", one.auc) : fmt::format("{:.2f} %", 100 * one.top_1),
+           fmt::format("{:.2f} ms", 1e3 * one.seconds / static_cast<double>(one.steps))});
+    }
+    fmt::print("{}: {} samples to train, {} to test{}\n{}", options_.data, data.train.size(),
+               data.test.size(),
+               data.labels.empty() ? std::string() : fmt::format(", {} labels", data.labels.size()),
+               table.to_string());
+    fmt::print("{} workers, {} server{}; {} hot keys take {:.0f} % of the gradients\n",
+               options_.workers, options_.servers, options_.servers == 1 ? "" : "s", hot_keys,
+               100 * epochs_.back().hot_share);
+  }
+
+  /// The baseline that a classifier of counts must beat.
+  void compare(const TrainData& data) const {
+    const auto bayes = trainer::measure_naive_bayes(data.train, data.test, data.classes);
+    if (options_.json) {
+      const nlohmann::ordered_json json = {
+          {"baseline", "naive-bayes"}, {"top_1", bayes.top_1}, {"smoothing", bayes.smoothing}};
+      fmt::print("{}\n", json.dump());
+      return;
+    }
+    fmt::print("multinomial naive Bayes on the same data: {:.2f} % (smoothing {})\n",
+               100 * bayes.top_1, bayes.smoothing);
+  }
+
+ private:
+  const TrainOptions& options_;
+  report::Progress progress_;
+  std::vector<TrainEpoch> epochs_;
+};
+
+/// What all members of this process share.
+struct TrainJob {
+  const TrainOptions& options;
+  TrainData data;
+  std::unique_ptr<trainer::SparseModel> model;
+  sparse::Options sparse;
+  std::vector<uint64_t> hot;
+};
+
+Result<TrainJob> prepare(const TrainOptions& options) {
+  if (auto fine = options.validate(); !fine) return fail(fine.error());
+  auto data = load_train_data(options);
+  if (!data) return fail(data.error());
+  auto model = trainer::make_sparse_model(options.model, data->classes, options.factors);
+  if (!model) return fail(model.error());
+  auto job = options.job((*model)->width(), (*model)->init_scale());
+  if (!job) return fail(job.error());
+  std::vector<uint64_t> hot = choose_hot_keys(*data, options, (*model)->width());
+  return TrainJob{options, std::move(*data), std::move(*model), *job, std::move(hot)};
+}
+
+Result<void> work(Context& context, const TrainJob& job) {
+  auto rows = sparse::Worker::create(context, job.sparse);
+  if (!rows) return fail(rows.error());
+  if (auto set = (*rows)->set_hot(job.hot); !set) return set;
+  TrainWorker worker(**rows, *job.model, job.data, job.options, context.rank());
+  std::optional<TrainShow> show;
+  if (context.rank() == 0) show.emplace(job.options);
+  for (uint32_t epoch = 1; epoch <= job.options.epochs; ++epoch) {
+    if (show) show->begin(epoch, worker.steps());
+    auto result = worker.run_epoch(epoch, [&](uint64_t step) {
+      if (show) show->on_step(step);
+    });
+    if (!result) return fail(result.error());
+    if (show) show->end(*result);
+  }
+  if (auto done = (*rows)->set_hot({}); !done) return done;  // Servers have all rows in the end.
+  if (!show) return {};
+  show->finish(job.data, job.hot.size());
+  if (job.options.model == "softmax") show->compare(job.data);
+  return {};
+}
+
+Result<void> be_member(const Options& options, const TrainJob& job) {
+  auto context = Context::create(options);
+  if (!context) return fail(context.error());
+  if (options.rank < job.sparse.workers) return work(**context, job);
+  auto server = sparse::Server::create(**context, job.sparse);
+  if (!server) return fail(server.error());
+  return (*server)->run();
+}
+
+/// All members as threads of this process.
+Result<void> run_alone(const TrainJob& job) {
+  Options options;
+  options.job = "train";
+  options.world = job.sparse.workers + job.sparse.servers;
+  options.one_rank_per_host = true;  // Rows are summed by datagrams.
+  auth::fill_random(options.key.emplace());
+  std::promise<std::string> listening;
+  const std::shared_future<std::string> address = listening.get_future().share();
+  std::vector<Result<void>> outcomes(options.world);
+  std::vector<std::thread> threads;
+  std::once_flag told;
+  const auto tell = [&](const std::string& where) {
+    std::call_once(told, [&] { listening.set_value(where); });
+  };
+  for (uint32_t rank = 0; rank < options.world; ++rank) {
+    threads.emplace_back([&, rank, mine = options]() mutable {
+      mine.rank = rank;
+      if (rank == 0) {
+        mine.coordinator = "127.0.0.1:0";
+        mine.on_listening = tell;
+      } else {
+        mine.coordinator = address.get();
+        if (mine.coordinator.empty()) return;  // Rank 0 did not get so far.
+      }
+      outcomes[rank] = be_member(mine, job);
+      if (rank == 0) tell("");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Result<void>& outcome : outcomes) {
+    if (!outcome) return outcome;
+  }
+  return {};
+}
+
+Result<void> run_train(TrainOptions& options) {
+  auto member = Options::from_environment();
+  const bool alone = !member || member->world <= 1;
+  if (!alone) {
+    if (options.servers >= member->world) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--servers {}: the launcher started {} processes; fewer of them can "
+                              "be servers",
+                              options.servers, member->world));
+    }
+    options.workers = member->world - options.servers;
+    member->one_rank_per_host = true;
+  }
+  auto job = prepare(options);
+  if (!job) return fail(job.error());
+  return alone ? run_alone(*job) : be_member(*member, *job);
+}
+
+int run_command(TrainOptions& options) {
+  const Result<void> done = run_train(options);
+  if (done) return 0;
+  fmt::print(stderr, "sumcast train: {}\n", done.error().what);
+  return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int& exit_code) {
+  CLI::App* const command =
+      app.add_subcommand("train", "Train a sparse model: workers, servers, hot keys");
+  auto options = std::make_shared<TrainOptions>();
+  command->add_option("--data", options->data, "A file, or debian-packages")
+      ->default_str(options->data);
+  command->add_option("--format", options->format, "auto, libsvm, criteo, avazu, text, packages")
+      ->default_str(options->format);
+  command->add_option("--test", options->test, "A file to test on, instead of a share of the data");
+  command->add_option("--test-share", options->test_share, "Of the data, kept for testing");
+  command->add_option("--model", options->model, "lr, fm, softmax")->default_str(options->model);
+  command->add_option("--factors", options->factors, "Of fm");
+  command->add_option("--optimizer", options->optimizer, table::optimizer_names())
+      ->default_str(options->optimizer);
+  command->add_option("--rate", options->rate, "Learning rate");
+  command->add_option("--epochs", options->epochs, "Passes over the data");
+  command->add_option("--batch", options->batch, "Samples of each worker in a step");
+  command->add_option("--workers", options->workers, "Without a launcher")
+      ->check(CLI::Range(1, 64));
+  command
+      ->add_option("--servers", options->servers,
+                   "Hold the rows; under a launcher the last "
+                   "ranks")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--hot", options->hot, "Keys summed by the aggregator: auto, or how many")
+      ->default_str(options->hot);
+  command->add_option("--sample", options->sample, "Of the data, that hot keys are chosen from");
+  command->add_option("--wire", options->wire, "Gradients travel as fp32, bf16, fp16, int8");
+  command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
+  command->add_flag("--json", options->json, "One object per epoch");
+  command->callback([options, &exit_code] { exit_code = run_command(*options); });
+}
+
+}  // namespace sumcast::cli
