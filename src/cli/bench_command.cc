@@ -8,6 +8,7 @@
 #include "cli/bench_driver.h"
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
+#include "cli/convergence_command.h"
 #include "cli/kernel_command.h"
 #include "cli/pipe_command.h"
 #include "cli/sparse_command.h"
@@ -78,6 +79,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_torch_command(*command, exit_code);
   add_sparse_command(*command, exit_code);
   add_pipe_command(*command, exit_code);
+  add_convergence_command(*command, exit_code);
   command->callback([command, flags, &exit_code] {
     if (!command->get_subcommands().empty()) return;
     exit_code = run_bench(*flags, command_line());

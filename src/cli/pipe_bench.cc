@@ -21,10 +21,12 @@ namespace {
 using plan::Schedule;
 
 /// What a cell lasts, warming up excluded; and the fewest and most steps of it.
-constexpr double kCellSeconds = 4, kCellSecondsQuick = 2;
-constexpr uint32_t kStepsMin = 6, kStepsMax = 60;
+constexpr double kCellSeconds = 4, kCellSecondsQuick = 1.5;
+constexpr uint32_t kStepsMin = 5, kStepsMax = 60;
+constexpr uint32_t kWarmSteps = 3, kWarmStepsQuick = 2;
 /// Steps without sums that computing is taken from; repeats of a probe's measurements.
-constexpr uint32_t kAloneSteps = 25, kProbeRepeats = 7;
+constexpr uint32_t kAloneSteps = 25, kAloneStepsQuick = 15;
+constexpr uint32_t kProbeRepeats = 7, kProbeRepeatsQuick = 5;
 constexpr Duration kPatience = 180s;
 
 /// One rate's links, with the crews that have joined over them.
@@ -84,7 +86,7 @@ class PipeBench {
     if (!crew) return fail(crew.error());
     PipeTask task;
     task.kind = PipeTask::Kind::kAlone;
-    task.steps = kAloneSteps;
+    task.steps = options_.quick ? kAloneStepsQuick : kAloneSteps;
     for (uint32_t width = 1; width <= 4; ++width) {
       if (options_.quick && width > 2) break;
       task.mode = {width == 1 ? Schedule::kSync : Schedule::kPipe, plan::Collective::kInNetwork,
@@ -117,7 +119,7 @@ class PipeBench {
 
     PipeTask task;
     task.kind = PipeTask::Kind::kProbe;
-    task.steps = kProbeRepeats;
+    task.steps = options_.quick ? kProbeRepeatsQuick : kProbeRepeats;
     for (const WireFormat wire : {WireFormat::kNative, WireFormat::kBF16, WireFormat::kInt8}) {
       task.pairs.emplace_back(plan::Collective::kInNetwork, wire);
     }
@@ -175,6 +177,7 @@ class PipeBench {
       PipeRow& row = rows[i];
       PipeTask task;
       task.mode = row.mode;
+      task.warm = options_.quick ? kWarmStepsQuick : kWarmSteps;
       const double seconds = options_.quick ? kCellSecondsQuick : kCellSeconds;
       task.steps = static_cast<uint32_t>(
           std::clamp(seconds / row.predicted.step_s, double{kStepsMin}, double{kStepsMax}));

@@ -103,9 +103,9 @@ Result<std::vector<PipeAnswer>> PipeCrew::perform(const PipeTask& task, Duration
 
 PipeAnswer joined(const std::vector<PipeAnswer>& answers) {
   PipeAnswer all = answers.front();
-  all.deviation = all.idle_share = 0;
+  all.step_s = all.deviation = all.idle_share = 0;
   for (const PipeAnswer& one : answers) {
-    all.step_s = std::max(all.step_s, one.step_s);
+    all.step_s += one.step_s / static_cast<double>(answers.size());
     all.deviation += one.deviation / static_cast<double>(answers.size());
     all.idle_share += one.idle_share / static_cast<double>(answers.size());
   }

@@ -39,7 +39,8 @@ class PipeCrew {
   std::vector<lab::Process> workers_;
 };
 
-/// What the slowest worker took, and means over workers of all else; spans of all, in rank order.
+/// Means over workers - who wait for one another take the same time - and worker 0's layers, lines
+/// and spans.
 PipeAnswer joined(const std::vector<PipeAnswer>& answers);
 
 }  // namespace sumcast::cli

@@ -65,16 +65,21 @@ class Probe {
     const Result<std::vector<double>> beside = compute_times(call_for(pair));
     if (!beside) return fail(beside.error());
     const double slowed = plan::spread_of(*beside).median;
-    std::array<double, 3> shared = {small->median, large->median, slowed - compute_s};
-    if (auto agreed = slowest(shared); !agreed) return fail(agreed.error());
+    std::array<double, 2> times = {small->median, large->median};
+    if (auto agreed = slowest(times); !agreed) return fail(agreed.error());
+    // A mean over ranks: the largest of several small differences would be noise alone.
+    std::array<double, 1> lost = {slowed - compute_s};
+    if (auto agreed = group_.all_reduce(std::span<double>(lost), Reduction::kAvg); !agreed) {
+      return fail(agreed.error());
+    }
     const std::array<plan::SizeSample, 2> samples = {
-        plan::SizeSample{static_cast<double>(plan_.small_bytes), shared[0]},
-        plan::SizeSample{static_cast<double>(plan_.large_bytes), shared[1]}};
+        plan::SizeSample{static_cast<double>(plan_.small_bytes), times[0]},
+        plan::SizeSample{static_cast<double>(plan_.large_bytes), times[1]}};
     plan::MeasuredCost line = plan::line_through(samples);
     // What of the tensor moved while computing.
-    const double moved = std::min(1.0, (compute_s + shared[2]) / std::max(shared[1], 1e-9));
+    const double moved = std::min(1.0, (compute_s + lost[0]) / std::max(times[1], 1e-9));
     const double bytes = static_cast<double>(plan_.large_bytes) * std::max(moved, 0.01);
-    line.stolen_per_byte_s = std::max(0.0, shared[2]) / bytes;
+    line.stolen_per_byte_s = std::max(0.0, lost[0]) / bytes;
     return line;
   }
 

@@ -1,7 +1,7 @@
 // Measures what the planner needs between the ranks of a group: lines through two sizes for each
 // algorithm and wire type, what communication takes from computing, and how much all of it varies.
 //
-// Every number is the slowest rank's, by an all-reduce, so that all ranks plan alike. It trains
+// Times are the slowest rank's, by an all-reduce, so that all ranks plan alike. It trains
 // nothing and sleeps nowhere. Collective: all ranks call it together.
 #pragma once
 

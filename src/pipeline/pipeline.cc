@@ -14,6 +14,9 @@ namespace {
 constexpr uint32_t kFreshSlot = Averager::kSlots - 1;
 static_assert(kWidthMax + 1 < kFreshSlot);
 
+/// Parameters that are forecast at a time: a handful of arrays of it fit the first-level cache.
+constexpr size_t kTile = 1024;
+
 bool needs_own(Forecast forecast) {
   return forecast == Forecast::kLocal || forecast == Forecast::kLocalAndPrevious;
 }
@@ -43,8 +46,8 @@ Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Avera
   if (forecast_ != Forecast::kNone) {
     warmup_ = std::max<uint64_t>(warmup_, 1);
     committed_.assign(weights.begin(), weights.end());
-    scratch_planes_ = planes_;
-    estimate_.resize(late_count());
+    scratch_planes_.assign(rule.planes(), std::vector<float>(kTile));
+    estimate_.resize(kTile);
   }
 }
 
@@ -269,37 +272,39 @@ void Pipeline::commit(size_t first, std::span<const float> gradient, UpdateTime 
   rule_.update(from, gradient, at, here);
 }
 
-/// Leaves in the model's weights the point for the next forward pass.
+/// Leaves in the model's weights the point for the next forward pass. Works through tiles that stay
+/// in the cache: for each, one estimate and one run of the rule per gradient in flight.
 void Pipeline::forecast_weights() {
   if (forecast_ == Forecast::kNone) return;
-  const size_t late = late_count();
-  size_t done = 0;
-  if (in_flight_ > 0) {
-    const Parameters real = committed_at(0);
+  const size_t late = in_flight_ > 0 ? late_count() : 0;
+  for (size_t first = 0; first < late; first += kTile) {
+    const size_t count = std::min(kTile, late - first);
+    const Parameters real = committed_at(first);
     ConstParameters from{real.weights, {}};
-    Parameters to{weights_.data(), {}};
+    Parameters to{weights_.data() + first, {}};
     for (size_t p = 0; p < planes_.size(); ++p) {
       from.planes[p] = real.planes[p];
       to.planes[p] = scratch_planes_[p].data();
     }
     for (uint32_t i = 0; i < in_flight_; ++i) {
       const Flight& under_way = flight(next_ - in_flight_ + i);
-      estimate(under_way, estimate_);
-      rule_.update(from, estimate_, {under_way.rate, count_late_ + 1 + i}, to);
+      const std::span<float> estimated = std::span(estimate_).first(count);
+      estimate(under_way, first, estimated);
+      rule_.update(from, estimated, {under_way.rate, count_late_ + 1 + i}, to);
       from.weights = to.weights;
       for (size_t p = 0; p < planes_.size(); ++p) from.planes[p] = to.planes[p];
     }
-    done = late;
   }
-  std::copy(committed_.begin() + static_cast<ptrdiff_t>(done), committed_.end(),
-            weights_.begin() + static_cast<ptrdiff_t>(done));
+  std::copy(committed_.begin() + static_cast<ptrdiff_t>(late), committed_.end(),
+            weights_.begin() + static_cast<ptrdiff_t>(late));
 }
 
-void Pipeline::estimate(const Flight& under_way, std::span<float> out) const {
-  const Flight* last = last_ ? &flights_[*last_ % flights_.size()] : nullptr;
-  const float* const own = under_way.own.data();
+/// Of the mean that is under way, for the parameters from `first` on.
+void Pipeline::estimate(const Flight& under_way, size_t first, std::span<float> out) const {
+  const Flight* const last = last_ ? &flights_[*last_ % flights_.size()] : nullptr;
+  const float* const own = under_way.own.empty() ? nullptr : under_way.own.data() + first;
   if (forecast_ == Forecast::kLocal || last == nullptr) {
-    // Without a mean yet (all were flushed before a restore, say) the own gradient is all there is.
+    // Without a mean yet the own gradient is all there is.
     if (own != nullptr) {
       std::copy_n(own, out.size(), out.begin());
     } else {
@@ -307,14 +312,14 @@ void Pipeline::estimate(const Flight& under_way, std::span<float> out) const {
     }
     return;
   }
+  const float* const mean = last->mean.data() + first;
   if (forecast_ == Forecast::kPrevious) {
-    std::copy_n(last->mean.begin(), out.size(), out.begin());
+    std::copy_n(mean, out.size(), out.begin());
     return;
   }
+  const float* const then = last->own.data() + first;
   const float share = 1.0f / static_cast<float>(averager_.ranks());
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = last->mean[i] + share * (own[i] - last->own[i]);
-  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = mean[i] + share * (own[i] - then[i]);
 }
 
 }  // namespace sumcast::pipeline

@@ -111,7 +111,7 @@ class Pipeline {
   bool prepare(std::span<const float>& gradient, StepReport& report);
   void commit(size_t first, std::span<const float> gradient, UpdateTime at);
   void forecast_weights();
-  void estimate(const Flight& flight, std::span<float> out) const;
+  void estimate(const Flight& flight, size_t first, std::span<float> out) const;
   Parameters committed_at(size_t first);
 
   PipelineOptions options_;
@@ -125,7 +125,7 @@ class Pipeline {
   std::span<float> weights_;      ///< The model's: committed, or forecast.
   std::vector<float> committed_;  ///< If weights are forecast; else weights_ are committed.
   std::vector<std::vector<float>> planes_;
-  std::vector<std::vector<float>> scratch_planes_;  ///< State after a forecast, to be forgotten.
+  std::vector<std::vector<float>> scratch_planes_;  ///< A forecast's state, to be forgotten.
   std::vector<float> estimate_, effective_, fresh_;
 
   std::vector<Flight> flights_;  ///< One more than the width: the last that arrived is kept.

@@ -54,7 +54,8 @@ struct Point {
 Point evaluate(const Calibration& calibration, const StepShape& nominal, const Setting& setting,
                const Mode& mode, double compute_factor, double network_factor) {
   const double straggling = 1 + calibration.compute_jitter * slowest_of(setting.workers);
-  const bool waits_for_all = mode.schedule != Schedule::kAsync;
+  // A pipeline absorbs one step of jitter, asynchronous workers all of it.
+  const bool waits_for_all = mode.schedule != Schedule::kAsync && mode.width == 1;
   const StepShape step = scaled(nominal, compute_factor * (waits_for_all ? straggling : 1));
   const auto cost = [&](double bytes) {
     Cost c = cost_of(calibration, mode.collective, mode.wire, setting.workers, bytes);

@@ -13,7 +13,7 @@ namespace sumcast::report {
 namespace {
 
 constexpr double kWidth = 900;
-constexpr double kLabelWidth = 215;
+constexpr double kLabelWidth = 240;
 constexpr double kRight = 80;
 constexpr double kAxisHeight = 44, kLegendHeight = 28;
 

@@ -10,6 +10,8 @@ void AdamW::update(const pipeline::ConstParameters& in, std::span<const float> g
   const auto bias1 = static_cast<float>(1.0 / (1.0 - std::pow(double{options_.beta1}, count)));
   const auto bias2 = static_cast<float>(1.0 / (1.0 - std::pow(double{options_.beta2}, count)));
   const float fresh1 = 1.0f - options_.beta1, fresh2 = 1.0f - options_.beta2;
+  // Element by element, also in place: nothing that is written is read again.
+#pragma GCC ivdep
   for (size_t i = 0; i < gradient.size(); ++i) {
     const float g = gradient[i];
     const float m = options_.beta1 * in.planes[0][i] + fresh1 * g;

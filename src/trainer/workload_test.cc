@@ -37,7 +37,7 @@ TEST(Workload, ModelsHaveTheProportionsOfTheirOriginals) {
                                  first_half / parameters};
   };
   EXPECT_EQ(facts("mlp")[0], 784 * 512 + 512 * 512 + 5120);
-  EXPECT_GT(facts("vgg16")[1], 0.75);    // Dense layers hold most parameters ...
+  EXPECT_GT(facts("vgg16")[1], 0.8);     // Dense layers hold most parameters ...
   EXPECT_LT(facts("resnet18")[3], 0.1);  // ... as the last stages do here.
   for (const char* name : {"resnet18", "vgg16", "transformer"}) {
     EXPECT_GT(facts(name)[0], 3e5) << name;
