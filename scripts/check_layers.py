@@ -17,6 +17,8 @@ import pathlib
 import re
 import sys
 
+from verdict import verdict
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE_SUFFIXES = {".cc", ".h", ".hpp", ".inc"}
 API_ROOMS = {"api", "daemon", "cli", "sparse"}
@@ -123,10 +125,7 @@ def main():
     check_rules(problems, "docs/protocol.md", "P", must_be_cited=True)
     check_rules(problems, "docs/numerics.md", "N", must_be_cited=False)
     check_environment_and_size(problems)
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems" if problems else "layers and rules are in order")
-    return 1 if problems else 0
+    return verdict(problems, "layers and rules are in order")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 
+from verdict import verdict
+
 # What the library itself defines counts as its own.
 ALLOWED = [
     r"mem(cpy|move|set|cmp)",
@@ -44,10 +46,7 @@ def main():
             if symbol.startswith("sumcast::wire::") or re.fullmatch("|".join(allowed), symbol):
                 continue
             problems.append(f"{library}: needs {symbol}")
-    for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems" if problems else "the pure rooms are pure")
-    return 1 if problems else 0
+    return verdict(problems, "the pure rooms are pure")
 
 
 if __name__ == "__main__":

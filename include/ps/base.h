@@ -2,8 +2,29 @@
 #ifndef PS_BASE_H_
 #define PS_BASE_H_
 
+// What ps-lite's headers bring along, and programs rely on without including it themselves.
+#include <inttypes.h>
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <ctime>
+#include <functional>
+#include <iostream>
 #include <limits>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "ps/internal/utils.h"
 

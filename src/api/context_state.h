@@ -112,7 +112,7 @@ struct MeshJob {
   const void* in;
   void* out;
   uint32_t sequence;
-  Instant deadline;
+  Instant posted_at, deadline;
 };
 
 /// Baselines over TCP run in call order, by the caller that waits for them or else on a thread.

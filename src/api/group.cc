@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "api/context_state.h"
+#include "api/overdue.h"
 #include "numeric/codec.h"
 #include "runtime/clock.h"
 
@@ -247,12 +248,8 @@ Result<void> Work::wait(std::optional<std::chrono::nanoseconds> timeout) {
   const collective::Operation& operation = *state_->operation;
   if (!engine.wait(operation, deadline)) {
     // P10: whoever is missing, the coordinator knows, and tells all ranks the same.
-    control::Overdue overdue;
-    overdue.group = group.plan.group;
-    overdue.sequence = operation.descriptor.sequence;
-    overdue.operation = wire::describe(operation.descriptor);
-    overdue.waited = std::chrono::duration_cast<std::chrono::milliseconds>(
-        runtime::monotonic_now() - operation.posted_at);
+    const control::Overdue overdue =
+        api::overdue_of(group.plan.group, operation.descriptor, operation.posted_at);
     group.context->client->report_overdue(overdue);
     if (!engine.wait(operation, runtime::monotonic_now() + kAbortPatience)) {
       engine.abort(group.plan.group,

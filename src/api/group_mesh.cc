@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "api/context_state.h"
+#include "api/overdue.h"
 #include "runtime/clock.h"
 
 namespace sumcast {
@@ -33,7 +34,8 @@ Result<Work> Group::State::submit_mesh(const std::shared_ptr<State>& self, Algor
   std::lock_guard lock(runner->mutex);
   const uint32_t sequence = ++mesh_sequence;
   // Deferred: a caller that waits at once runs it in its own thread (wait_mesh).
-  runner->queue.push_back({work.state_, algorithm, what, in, out, sequence, deadline});
+  runner->queue.push_back(
+      {work.state_, algorithm, what, in, out, sequence, runtime::monotonic_now(), deadline});
   if (!runner->thread.joinable()) {
     runner->thread = std::thread([shared = runner] { shared->run(); });
   }
@@ -88,11 +90,9 @@ void MeshRunner::run_front(std::unique_lock<std::mutex>& lock) {
   Group::State& group = *job.work->group;
   Result<void> outcome = group.run_mesh(job);
   if (!outcome && outcome.error().code == ErrorCode::kTimeout && group.context->client) {
-    control::Overdue overdue;
-    overdue.group = group.plan.group;
-    overdue.sequence = job.sequence;
-    overdue.operation = wire::describe(job.what);
-    group.context->client->report_overdue(overdue);
+    OperationDescriptor what = job.what;
+    what.sequence = job.sequence;
+    group.context->client->report_overdue(api::overdue_of(group.plan.group, what, job.posted_at));
   }
   conclude(*job.work, std::move(outcome));
   lock.lock();

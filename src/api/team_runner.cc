@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/overdue.h"
 #include "base/assert.h"
 #include "runtime/clock.h"
 
@@ -199,17 +200,12 @@ std::optional<wire::OperationDescriptor> TeamRunner::find(uint64_t sequence, uin
 }
 
 void TeamRunner::on_overdue(const wire::OperationDescriptor& what) {
-  control::Overdue overdue;
-  overdue.group = plan_.group;
-  overdue.sequence = what.sequence;
-  overdue.operation = wire::describe(what);
+  Instant since;
   {
     const Lock lock(mutex_);
-    const Instant since = running_ ? running_->posted_at : last_change_;
-    overdue.waited =
-        std::chrono::duration_cast<std::chrono::milliseconds>(runtime::monotonic_now() - since);
+    since = running_ ? running_->posted_at : last_change_;
   }
-  reports_.overdue(overdue);
+  reports_.overdue(overdue_of(plan_.group, what, since));
 }
 
 void TeamRunner::on_mismatch(uint32_t seat_a, uint32_t digest_a, uint32_t seat_b,

@@ -125,6 +125,7 @@ std::string ranks_table(const json& job) {
                {"HEARD", Align::kRight},
                {"POSTED", Align::kRight},
                {"DONE", Align::kRight},
+               {"WAITED FOR", Align::kRight},
                {"DOING", Align::kLeft}});
   for (const json& rank : job.at("ranks")) {
     uint64_t posted = 0, completed = 0;
@@ -139,7 +140,8 @@ std::string ranks_table(const json& job) {
     table.add_row({std::to_string(rank.at("rank").get<uint32_t>()), rank.at("state"),
                    printable(rank.at("name")), printable(rank.at("address")),
                    is_there ? report::format_duration(from_ms(rank.at("silent_ms"))) + " ago" : "",
-                   std::to_string(posted), std::to_string(completed), doing});
+                   std::to_string(posted), std::to_string(completed),
+                   report::format_duration(from_ms(rank.at("waited_for_ms"))), doing});
   }
   return table.to_string();
 }
@@ -197,6 +199,9 @@ std::string threads_table(const json& status) {
                {"RECEIVED", Align::kRight},
                {"COUNTED", Align::kRight},
                {"SUMS", Align::kRight},
+               {"SENT", Align::kRight},
+               {"OPERATIONS", Align::kRight},
+               {"MEAN", Align::kRight},
                {"DUPLICATE", Align::kRight},
                {"REPAIRS", Align::kRight},
                {"REJECTED", Align::kRight},
@@ -207,10 +212,16 @@ std::string threads_table(const json& status) {
     const auto count = [&](const char* key) { return counters.at(key).get<uint64_t>(); };
     const uint64_t rejected = count("mismatch") + count("foreign") + count("malformed") +
                               count("unknown_job") + count("unauthentic");
+    const uint64_t operations = count("operations");
+    const Duration mean(thread.at("operations_ns").get<int64_t>() /
+                        static_cast<int64_t>(std::max<uint64_t>(operations, 1)));
     table.add_row({std::to_string(thread.at("thread").get<uint32_t>()), thread.at("endpoint"),
                    report::format_count(count("received")), report::format_count(count("accepted")),
-                   report::format_count(count("results")), report::format_count(count("duplicate")),
-                   report::format_count(count("repairs")), report::format_count(rejected),
+                   report::format_count(count("results")),
+                   report::format_bytes(static_cast<double>(count("tx_bytes"))),
+                   report::format_count(operations), report::format_duration(mean),
+                   report::format_count(count("duplicate")), report::format_count(count("repairs")),
+                   report::format_count(rejected),
                    report::format_count(thread.at("socket_drops").get<uint64_t>()),
                    report::format_duration(Duration(thread.at("cycle_ns_max").get<int64_t>()))});
   }

@@ -29,6 +29,7 @@ json rank_json(int rank, const std::string& state, const json& groups) {
           {"tag", ""},
           {"silent_ms", 120},
           {"alone", ""},
+          {"waited_for_ms", 4700 + rank},
           {"groups", groups}};
 }
 
@@ -61,9 +62,10 @@ json waiting_job() {
 json status_of(const json& jobs) {
   json counters;
   for (const char* key : {"received", "accepted", "duplicate", "results", "repairs", "mismatch",
-                          "foreign", "malformed", "unknown_job", "unauthentic"}) {
+                          "foreign", "malformed", "unknown_job", "unauthentic", "tx_bytes"}) {
     counters[key] = 1234;
   }
+  counters["operations"] = 10;
   return {{"program", "sumcastd"},
           {"version", "0.1.0"},
           {"listen", "0.0.0.0:4700"},
@@ -82,6 +84,7 @@ json status_of(const json& jobs) {
           {"threads", json::array({{{"thread", 0},
                                     {"endpoint", "0.0.0.0:4700"},
                                     {"counters", counters},
+                                    {"operations_ns", 25'000'000},
                                     {"socket_drops", 5},
                                     {"cycle_ns_max", 1'500'000}}})}};
 }
@@ -99,6 +102,8 @@ TEST(StatusText, SumsUpDaemonJobAndThreads) {
   EXPECT_THAT(text, HasSubstr("WAITING"));
   EXPECT_THAT(text, HasSubstr("6,170"));  // Rejected: five reasons.
   EXPECT_THAT(text, HasSubstr("1.5 ms"));
+  EXPECT_THAT(text, HasSubstr("2.5 ms"));  // An operation, on average.
+  EXPECT_THAT(text, HasSubstr("4.7 s"));   // Waited for a rank.
   EXPECT_THAT(text, HasSubstr("3 wrong keys"));
 }
 

@@ -39,16 +39,16 @@ Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) cons
     return fail(ErrorCode::kInvalidArgument, fmt::format("--optimizer {}: it must be one of {}",
                                                          optimizer, table::optimizer_names()));
   }
-  const auto format =
+  const auto gradients =
       wire == "fp32" ? std::optional(WireFormat::kNative) : wire_format_from_name(wire);
-  if (!format) {
+  if (!gradients) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--wire {}: it must be fp32, bf16, fp16 or int8", wire));
   }
   sparse::Options options;
   options.workers = workers;
   options.servers = servers;
-  options.wire = *format;
+  options.wire = *gradients;
   options.shape.width = width;
   options.shape.init_scale = init_scale;
   options.shape.seed = seed;

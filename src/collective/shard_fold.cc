@@ -138,7 +138,27 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
     }
   }
   // Counted last: is the slot complete? (The pool has moved on to the next phase then.)
-  if (pool.phase(slot) != header.phase) complete(job, *group, slot, header);
+  if (pool.phase(slot) == header.phase) return;
+  note_completion(job, *group, slot, header);
+  complete(job, *group, slot, header);
+}
+
+/// For people: how long operations take, and whom they wait for.
+void ShardHost::note_completion(Job& job, const Group& group, uint16_t slot,
+                                const wire::Header& header) {
+  if (header.chunk == 0) job.members[header.sender].waited_for += group.pool.stored(slot).waited;
+  const auto span = group.pool.finished_operation();
+  if (!span) return;
+  counters_.add(ShardWork::kOperations);
+  counters_.operations += *span;
+}
+
+std::map<Incarnation, std::vector<Duration>> ShardHost::waited_for() const {
+  std::map<Incarnation, std::vector<Duration>> all;
+  for (const auto& [incarnation, job] : jobs_) {
+    for (const Member& member : job->members) all[incarnation].push_back(member.waited_for);
+  }
+  return all;
 }
 
 /// Folds in group order (docs/numerics.md) straight into the result's datagram.

@@ -61,12 +61,16 @@ enum class ShardWork : uint8_t {
   kBlocked,
   kSendFailures,
   kBytesFolded,
+  kOperations,
+  kPacketsSent,
+  kBytesSent,
   kCount_
 };
 
 struct ShardCounters {
   std::array<uint64_t, static_cast<size_t>(ShardCount::kCount_)> by_verdict{};
   std::array<uint64_t, static_cast<size_t>(ShardWork::kCount_)> work{};
+  Duration operations{0};  ///< From first contribution to last sum, of all together.
   void add(ShardCount what) { ++by_verdict[static_cast<size_t>(what)]; }
   void add(ShardWork what, uint64_t n = 1) { work[static_cast<size_t>(what)] += n; }
   uint64_t operator[](ShardCount what) const { return by_verdict[static_cast<size_t>(what)]; }
@@ -133,6 +137,9 @@ class ShardHost {
 
   const ShardCounters& counters() const { return counters_; }
   uint64_t socket_drops();
+  /// By job and rank: how long the first datagrams of operations waited here for this rank's, when
+  /// it was the last to come. The straggler's number.
+  std::map<Incarnation, std::vector<Duration>> waited_for() const;
 
  private:
   struct Flow;
@@ -157,6 +164,7 @@ class ShardHost {
   void on_datagram(const Arrival& in);
   void on_contribution(Job& job, const wire::Header& header, std::span<const std::byte> lanes,
                        net::BufferIndex buffer, bool copy, Instant now);
+  void note_completion(Job& job, const Group& group, uint16_t slot, const wire::Header& header);
   void complete(Job& job, Group& group, uint16_t slot, const wire::Header& header);
   static wire::Header result_header(const Group& group, uint16_t slot, const wire::Header& request);
   void seal_result(Job& job, Group& group, uint16_t slot, wire::Header header);
@@ -172,6 +180,7 @@ class ShardHost {
   void fan_out(Group& group);
   void send_slots(Group& group, uint16_t member, std::span<const uint16_t> slots);
   void send_run(Group& group, uint16_t member, std::span<const uint16_t> slots);
+  void count_sent(const net::SendRun& run, uint32_t datagrams);
   bool deliver_locally(Group& group, std::span<const uint16_t> slots, Instant now);
   void send_asks(Group& group, std::span<const core::Ask> asks);
   void send_small(Job& job, Member& member, uint16_t flow, wire::Header header,

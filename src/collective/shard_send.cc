@@ -99,6 +99,7 @@ void ShardHost::send_run(Group& group, uint16_t member, std::span<const uint16_t
   net::UdpSocket& socket = flow->socket ? *flow->socket : socket_;
   net::SendOutcome outcome = socket.send(run);
   if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
+  count_sent(run, outcome.datagrams);
   if (outcome.would_block) {
     counters_.add(ShardWork::kBlocked);
     for (size_t i = outcome.datagrams; i < slots.size(); ++i) {
@@ -167,7 +168,18 @@ void ShardHost::send_small(Job& job, Member& member, uint16_t flow_index, wire::
   run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(total);
   run.datagrams = 1;
   net::UdpSocket& socket = flow.socket ? *flow.socket : socket_;
-  if (!socket.send(run).complete()) counters_.add(ShardWork::kSendFailures);
+  const net::SendOutcome outcome = socket.send(run);
+  count_sent(run, outcome.datagrams);
+  if (!outcome.complete()) counters_.add(ShardWork::kSendFailures);
+}
+
+/// All datagrams of a run have one size, but for the last.
+void ShardHost::count_sent(const net::SendRun& run, uint32_t datagrams) {
+  if (datagrams == 0) return;
+  counters_.add(ShardWork::kPacketsSent, datagrams);
+  const bool whole = datagrams == run.datagrams;
+  counters_.add(ShardWork::kBytesSent, uint64_t{datagrams - 1} * run.datagram_bytes +
+                                           (whole ? run.last_bytes : run.datagram_bytes));
 }
 
 /// One datagram per member and up to kNotesMax slots.

@@ -21,6 +21,7 @@ struct ShardHost::Member {
   Verifier verifier;
   std::vector<Flow> flows;  // Index is the worker's flow number.
   uint16_t next_flow = 0;
+  Duration waited_for{0};
 };
 
 /// Memory that is touched only where it is used.

@@ -44,6 +44,18 @@ TEST(SlotPool, CompletesWhenEveryMemberWasCountedOnce) {
   EXPECT_EQ(p.pool.phase(0), 1u);
 }
 
+TEST(SlotPool, SaysHowLongASlotWaitedAndAnOperationTook) {
+  Pool p(SlotPoolConfig{.members = 2, .slots = 2});
+  (void)p.pool.on_contribution(make(0, 0, 0, 0, 2), Instant{100});
+  (void)p.pool.on_contribution(make(0, 1, 0, 1, 2), Instant{150});
+  ASSERT_EQ(p.pool.on_contribution(make(1, 0, 0, 0, 2), Instant{700}), Verdict::kCompleted);
+  EXPECT_EQ(p.pool.stored(0).waited, Duration{600});
+  EXPECT_FALSE(p.pool.finished_operation());
+  ASSERT_EQ(p.pool.on_contribution(make(1, 1, 0, 1, 2), Instant{900}), Verdict::kCompleted);
+  EXPECT_EQ(p.pool.stored(1).waited, Duration{750});
+  EXPECT_EQ(p.pool.finished_operation(), Duration{800});
+}
+
 TEST(SlotPool, AnswersThePhaseBeforeAndDropsAllOthers) {
   Pool p(SlotPoolConfig{.members = 1, .slots = 1});
   EXPECT_EQ(p.pool.on_contribution(make(0, 0, 5), Instant{1}), Verdict::kStale);

@@ -92,7 +92,7 @@ Verdict SlotPool::on_contribution(const Contribution& in, Instant now) {
 
 /// The first contribution of a phase defines what the slot collects.
 bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in, Instant now) {
-  if (find_or_add_operation(in.digest, in.total) == nullptr) return false;
+  if (find_or_add_operation(in.digest, in.total, now) == nullptr) return false;
   // Within an operation, the quickest member has just had the result before.
   if (slot.stored.valid && slot.stored.digest == in.digest) {
     patience_.on_round_trip(now - slot.completed_at);
@@ -102,6 +102,7 @@ bool SlotPool::open(Slot& slot, uint16_t index, const Contribution& in, Instant 
   slot.total = in.total;
   slot.first_member = in.member;
   slot.overtaken = false;
+  slot.opened_at = now;
   slot.ask_at = Instant{};  // Asks made in the phase before do not count.
   std::ranges::fill(seen_words(index), 0u);
   std::ranges::fill(quiet_words(index, slot.phase & 1u), 0u);
@@ -116,8 +117,10 @@ void SlotPool::complete(Slot& slot, uint16_t index, Instant now) {
   Operation* operation = find_operation(slot.digest);
   const uint32_t next = operation != nullptr ? operation->next++ : slot.total;  // P7
   slot.completed_at = now;
-  slot.stored = StoredResult{true, slot.phase, slot.digest, slot.chunk, next};
+  slot.stored = StoredResult{true, slot.phase, slot.digest, slot.chunk, next, now - slot.opened_at};
+  finished_.reset();
   if (operation != nullptr && ++operation->completed == operation->total) {
+    finished_ = now - operation->opened_at;
     erase_operation(operation);
   }
   mark_overtaken_before(index, now);
@@ -189,13 +192,13 @@ SlotPool::Operation* SlotPool::find_operation(uint32_t digest) {
   return nullptr;
 }
 
-SlotPool::Operation* SlotPool::find_or_add_operation(uint32_t digest, uint32_t total) {
+SlotPool::Operation* SlotPool::find_or_add_operation(uint32_t digest, uint32_t total, Instant now) {
   if (Operation* known = find_operation(digest)) return known->total == total ? known : nullptr;
   if (operations_live_ == config_.operations) return nullptr;
   const auto mask = static_cast<uint32_t>(operations_.size() - 1);
   uint32_t i = digest & mask;
   while (operations_[i].digest != 0) i = (i + 1) & mask;
-  operations_[i] = Operation{digest, total, std::min<uint32_t>(total, config_.slots), 0};
+  operations_[i] = Operation{digest, total, std::min<uint32_t>(total, config_.slots), 0, now};
   ++operations_live_;
   return &operations_[i];
 }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/arena.h"
@@ -65,6 +66,7 @@ struct StoredResult {
   uint32_t digest = 0;
   uint32_t chunk = 0;
   uint32_t number = 0;  ///< The chunk this slot takes next; >= the total if none is left.
+  Duration waited{0};   ///< From the phase's first contribution to its last.
 };
 
 /// "Ask `member` to send its contribution to `slot` again."
@@ -105,6 +107,8 @@ class SlotPool {
   /// on_contribution).
   std::span<const uint64_t> payloads(uint16_t slot) const;
   const StoredResult& stored(uint16_t slot) const { return slots_[slot].stored; }
+  /// After kCompleted: how long the operation was open, if that was its last chunk.
+  std::optional<Duration> finished_operation() const { return finished_; }
   /// Did this member ask for lanes in the stored result?
   bool wants_lanes(uint16_t slot, uint16_t member) const;
 
@@ -127,12 +131,13 @@ class SlotPool {
     uint16_t first_member = 0;
     bool overtaken = false;
     Instant ask_at{};
-    Instant completed_at{};
+    Instant opened_at{}, completed_at{};
     StoredResult stored;
   };
   struct Operation {
     uint32_t digest = 0;  // 0: free.
     uint32_t total = 0, next = 0, completed = 0;
+    Instant opened_at{};
   };
 
   bool open(Slot& slot, uint16_t index, const Contribution& in, Instant now);
@@ -140,7 +145,7 @@ class SlotPool {
   void mark_overtaken_before(uint16_t index, Instant now);
   void ask_missing(uint16_t index, BoundedList<Ask>& asks, Instant now);
   Operation* find_operation(uint32_t digest);
-  Operation* find_or_add_operation(uint32_t digest, uint32_t total);
+  Operation* find_or_add_operation(uint32_t digest, uint32_t total, Instant now);
   void erase_operation(Operation* operation);
   std::span<uint64_t> seen_words(uint16_t slot) const;
   std::span<uint64_t> quiet_words(uint16_t slot, uint32_t version) const;
@@ -154,6 +159,7 @@ class SlotPool {
   std::span<uint64_t> payloads_;     // [slots][members]
   std::span<Operation> operations_;  // Open addressing, a power of two, at most half full.
   uint32_t operations_live_ = 0;
+  std::optional<Duration> finished_;
   OrderList open_;                           // Open slots, by first contribution.
   uint16_t first_fresh_ = OrderList::kNone;  // First in open_ that nothing has overtaken.
   Instant next_ask_ = Instant::never();

@@ -309,6 +309,14 @@ TEST(Daemon, SaysForWhomAGroupWaits) {
   EXPECT_FALSE(crew.ranks[1].finish(second));
   EXPECT_FALSE(crew.ranks[0].finish(first));
   EXPECT_EQ(early, std::vector<float>(5000, 3.0f));
+  const json after = daemon.status_when([](const json& s) {
+    return s["threads"][0]["counters"]["operations"] == 1 && s["jobs"][0]["ranks"].size() == 2;
+  });
+  const json& thread = after["threads"][0];
+  EXPECT_GE(thread["counters"]["tx_bytes"], 2 * 5000 * sizeof(float));
+  EXPECT_GT(thread["operations_ns"], 0);
+  EXPECT_GT(after["jobs"][0]["ranks"][1]["waited_for_ms"], 0);
+  EXPECT_EQ(after["jobs"][0]["ranks"][0]["waited_for_ms"], 0);
 }
 
 TEST(Daemon, DifferentOperationsAreAnErrorOnAllRanks) {

@@ -76,6 +76,9 @@ void write_threads(PrometheusWriter& out, const DaemonFacts& facts) {
   each("sumcast_socket_drops_total", MetricType::kCounter,
        "Datagrams that the kernel dropped, mostly for want of receive buffer; a lower bound.",
        [](Report report) { return report.socket_drops; });
+  each("sumcast_operation_seconds_total", MetricType::kCounter,
+       "Duration of the completed operations, from their first contribution to their last sum.",
+       [](Report report) { return in_seconds(report.shard.operations); });
   each("sumcast_loop_cycles_total", MetricType::kCounter, "Turns of the thread's duty cycle.",
        [](Report report) { return report.cycles; });
   each("sumcast_loop_overruns_total", MetricType::kCounter, "Turns longer than 10 ms.",
@@ -92,6 +95,20 @@ void for_jobs(PrometheusWriter& out, const json& jobs, std::string_view name, st
               Write write) {
   out.family(name, MetricType::kGauge, help);
   for (const json& job : jobs) write(job, job.at("name").get<std::string>());
+}
+
+/// The worker that others wait for shows here.
+void write_stragglers(PrometheusWriter& out, const DaemonFacts& facts) {
+  out.family("sumcast_straggler_seconds_total", MetricType::kCounter,
+             "Time that others waited for the worker's first datagram of an operation when it was "
+             "the last to come; worlds of up to 64 only.");
+  for (const json& job : facts.coordinator.at("jobs")) {
+    const size_t world = job.at("ranks").size();
+    for (size_t rank = 0; rank < world && world <= kWorldWithRankLabels; ++rank) {
+      out.sample({{"job", job.at("name").get<std::string>()}, {"rank", std::to_string(rank)}},
+                 in_seconds(waited_for(facts, job, rank)));
+    }
+  }
 }
 
 void write_workers(PrometheusWriter& out, const json& jobs) {
@@ -152,6 +169,7 @@ std::string metrics_page(const DaemonFacts& facts) {
   PrometheusWriter out;
   write_process(out, facts);
   write_jobs(out, facts.coordinator.at("jobs"));
+  write_stragglers(out, facts);
   const json& counters = facts.coordinator.at("counters");
   for (const CoordinatorMetric& metric : kCoordinatorMetrics) {
     out.family(metric.name, MetricType::kCounter, metric.help);

@@ -40,6 +40,11 @@ struct GroupProgress {
 /// @param group  an element of its "groups".
 GroupProgress progress_of(const nlohmann::json& job, const nlohmann::json& group);
 
+/// How long the others of its groups have waited for this rank in all, as the thread says that
+/// waited longest: each sees its own part of the same operations.
+/// @param job  an element of the coordinator's "jobs".
+Duration waited_for(const DaemonFacts& facts, const nlohmann::json& job, size_t rank);
+
 /// The coordinator's JSON with the daemon's facts and each group's progress added.
 nlohmann::json status_page(const DaemonFacts& facts);
 

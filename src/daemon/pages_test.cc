@@ -20,8 +20,13 @@ struct Activity {
 
 /// A job whose ranks are all in group 0.
 json job_of(const std::vector<Activity>& ranks, const std::string& name = "train") {
-  json job = {{"name", name}, {"state", "running"}, {"world", ranks.size()},
-              {"slots", 64},  {"slots_in_use", 8},  {"groups_pending", json::array()}};
+  json job = {{"name", name},
+              {"state", "running"},
+              {"world", ranks.size()},
+              {"slots", 64},
+              {"slots_in_use", 8},
+              {"groups_pending", json::array()},
+              {"incarnation", "00c0ffee"}};
   json numbers = json::array();
   for (size_t r = 0; r < ranks.size(); ++r) {
     numbers.push_back(r);
@@ -64,6 +69,10 @@ DaemonFacts facts_of(json jobs) {
   facts.threads.resize(2);
   facts.threads[1].shard.add(collective::ShardCount::kReceived);
   facts.threads[1].shard.add(collective::ShardCount::kUnauthentic);
+  facts.threads[1].shard.add(collective::ShardWork::kBytesSent, 1500);
+  facts.threads[1].shard.operations = 2500ms;
+  facts.threads[0].waited_for[Incarnation(0xC0FFEE)] = {0ms, 300ms};
+  facts.threads[1].waited_for[Incarnation(0xC0FFEE)] = {10ms, 200ms};
   facts.threads[1].socket_drops = 5;
   facts.threads[1].cycle_max = 1500us;
   json counters;
@@ -130,6 +139,9 @@ TEST(StatusPage, HoldsDaemonThreadsAndProgress) {
   EXPECT_EQ(page["threads"][1]["counters"]["unauthentic"], 1);
   EXPECT_EQ(page["threads"][1]["socket_drops"], 5);
   EXPECT_EQ(page["threads"][1]["endpoint"], "0.0.0.0:4701");
+  EXPECT_EQ(page["threads"][1]["counters"]["tx_bytes"], 1500);
+  EXPECT_EQ(page["threads"][1]["operations_ns"], 2'500'000'000);
+  EXPECT_EQ(page["jobs"][0]["ranks"][1]["waited_for_ms"], 300);
   EXPECT_EQ(page["jobs"][0]["groups"][0]["state"], "waiting");
   EXPECT_EQ(page["jobs"][0]["groups"][0]["blocked_on"], json::array({1}));
 }
@@ -148,6 +160,10 @@ TEST(MetricsPage, HoldsThreadsJobsAndRejections) {
            "\nsumcast_rejected_packets_total{reason=\"auth\",thread=\"1\"} 1\n",
            "\nsumcast_rejected_packets_total{reason=\"auth\",thread=\"0\"} 0\n",
            "\nsumcast_socket_drops_total{thread=\"1\"} 5\n",
+           "\nsumcast_tx_bytes_total{thread=\"1\"} 1500\n",
+           "\nsumcast_operation_seconds_total{thread=\"1\"} 2.5\n",
+           "\nsumcast_straggler_seconds_total{job=\"train\",rank=\"0\"} 0.01\n",
+           "\nsumcast_straggler_seconds_total{job=\"train\",rank=\"1\"} 0.3\n",
            "\nsumcast_loop_cycle_seconds_max{thread=\"1\"} 0.0015\n",
        }) {
     EXPECT_THAT(text, HasSubstr(line));

@@ -51,12 +51,17 @@ constexpr std::array<CounterInfo, kVerdicts + kWorks> kTable = {{
      "Sends that the kernel refused"},
     {id(ShardWork::kBytesFolded), "sumcast_folded_bytes_total", "bytes",
      "Addends summed, all workers' together"},
+    {id(ShardWork::kOperations), "sumcast_operations_total", "operations",
+     "Operations completed whose chunks, or some of them, this thread owns"},
+    {id(ShardWork::kPacketsSent), "sumcast_tx_packets_total", "packets", "Datagrams sent"},
+    {id(ShardWork::kBytesSent), "sumcast_tx_bytes_total", "bytes",
+     "Bytes of datagrams sent, headers and tags included"},
 }};
 
 constexpr std::array<std::string_view, kVerdicts + kWorks> kKeys = {
-    "received", "accepted",  "duplicate",   "answered",      "stale",       "mismatch",
-    "foreign",  "malformed", "unknown_job", "unauthentic",   "control",     "results",
-    "repairs",  "asks",      "blocked",     "send_failures", "bytes_folded"};
+    "received",  "accepted",      "duplicate",    "answered",   "stale",      "mismatch", "foreign",
+    "malformed", "unknown_job",   "unauthentic",  "control",    "results",    "repairs",  "asks",
+    "blocked",   "send_failures", "bytes_folded", "operations", "tx_packets", "tx_bytes"};
 
 }  // namespace
 

@@ -156,6 +156,7 @@ void ShardThread::publish_now(Instant now) {
   current_.shard = host_->counters();
   current_.socket_drops = drops_of_ended_jobs_ + host_->socket_drops();
   current_.cpu = thread_cpu();
+  current_.waited_for = host_->waited_for();
   is_unpublished_ = false;
   next_publication_ = now + kPublishEvery;
   const std::lock_guard lock(mutex_);

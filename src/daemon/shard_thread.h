@@ -19,6 +19,7 @@
 #include <condition_variable>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,9 +50,10 @@ struct ShardThreadReport {
   collective::ShardCounters shard;
   uint64_t socket_drops = 0;  ///< Datagrams that the kernel dropped, at least; never goes back.
   uint64_t cycles = 0;
-  Duration cycle_max{0};        ///< Longest turn, without its wait.
-  uint64_t cycles_overrun = 0;  ///< Turns longer than kCycleOverrun.
-  Duration cpu{0};              ///< CPU time of the thread.
+  Duration cycle_max{0};                                    ///< Longest turn, without its wait.
+  uint64_t cycles_overrun = 0;                              ///< Turns longer than kCycleOverrun.
+  Duration cpu{0};                                          ///< CPU time of the thread.
+  std::map<Incarnation, std::vector<Duration>> waited_for;  ///< As ShardHost::waited_for().
 };
 
 /// A turn so long delays other members' datagrams by more than a retransmission timeout.

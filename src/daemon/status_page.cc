@@ -1,5 +1,6 @@
 // /status: everything in one JSON document, for `sumcast status` and for people with curl.
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "daemon/pages.h"
@@ -48,6 +49,7 @@ json thread_json(const DaemonFacts& facts, size_t thread) {
           {"cycles", report.cycles},
           {"cycle_ns_max", report.cycle_max.count()},
           {"cycles_overrun", report.cycles_overrun},
+          {"operations_ns", report.shard.operations.count()},
           {"cpu_ns", report.cpu.count()}};
 }
 
@@ -89,9 +91,26 @@ GroupProgress progress_of(const json& job, const json& group) {
   return progress;
 }
 
+Duration waited_for(const DaemonFacts& facts, const json& job, size_t rank) {
+  const Incarnation incarnation(static_cast<uint32_t>(
+      std::strtoul(job.at("incarnation").get<std::string>().c_str(), nullptr, 16)));
+  Duration longest{0};
+  for (const ShardThreadReport& report : facts.threads) {
+    const auto found = report.waited_for.find(incarnation);
+    if (found == report.waited_for.end() || rank >= found->second.size()) continue;
+    longest = std::max(longest, found->second[rank]);
+  }
+  return longest;
+}
+
 json status_page(const DaemonFacts& facts) {
   json page = facts.coordinator;
   for (json& job : page.at("jobs")) {
+    for (size_t rank = 0; rank < job.at("ranks").size(); ++rank) {
+      const Duration waited = waited_for(facts, job, rank);
+      job["ranks"][rank]["waited_for_ms"] =
+          std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
+    }
     for (json& group : job.at("groups")) {
       const GroupProgress progress = progress_of(job, group);
       group["state"] = progress.state;

@@ -1,4 +1,5 @@
-// Calls that all ranks of a group make in the same order, out of messages: do they make the same (P4)?
+// Calls that all ranks of a group make in the same order, out of messages: do they make the same
+// (P4)?
 //
 // A rank notes what it calls as its n-th. Each message of a call carries a hash of that, so whoever
 // receives it compares. A rank that only waits sends nothing by which others could see what it

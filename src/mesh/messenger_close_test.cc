@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 
 using MessengerCloseTest = MessengerTest;
 
-/// Eager, and so small that all messages of a test fit the window of what was not acknowledged.
+/// Eager ones, of which the window of a sender takes more than sixty.
 constexpr size_t kMessageBytes = 16 << 10;
-static_assert(kMessageBytes <= kEagerBytesMax);
 constexpr size_t kWords = kMessageBytes / 4;
+static_assert(kMessageBytes <= kEagerBytesMax && 62 * kMessageBytes <= kEagerWindowBytes);
 
 TEST_F(MessengerCloseTest, WhatWasSentBeforeAGroupClosedArrives) {
   const auto out = numbers(4000, 5);

@@ -39,12 +39,6 @@ int make_non_blocking(int fd) {
   return 0;
 }
 
-Instant monotonic_now() {
-  timespec at{};
-  ::clock_gettime(CLOCK_MONOTONIC, &at);
-  return Instant{at.tv_sec * 1'000'000'000 + at.tv_nsec};
-}
-
 timespec time_left(Instant deadline) {
   const int64_t left_ns = std::max<int64_t>(0, deadline.ns - monotonic_now().ns);
   return {left_ns / 1'000'000'000, left_ns % 1'000'000'000};

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "runtime/clock.h"
 
 namespace sumcast::net {
 
@@ -52,8 +53,8 @@ int get_option(int fd, int level, int name);
 /// Sets O_NONBLOCK; 0, or the errno it failed with.
 int make_non_blocking(int fd);
 
-/// CLOCK_MONOTONIC, the clock that all deadlines of this room are points on.
-Instant monotonic_now();
+/// The clock that all deadlines of this room are points on.
+using runtime::monotonic_now;
 
 /// The time until `deadline` for ppoll and the like; zero if it has passed.
 timespec time_left(Instant deadline);

@@ -46,6 +46,9 @@ std::string to_text(const ControlMessage& message) {
   if (message.group != 0) object["group"] = message.group;
   if (message.token != 0) object["token"] = message.token;
   if (message.patient != 0) object["patient"] = message.patient;
+  if (message.dare != 0) object["dare"] = message.dare;
+  if (message.pid != 0) object["pid"] = message.pid;
+  if (message.address != 0) object["address"] = message.address;
   if (!message.why.empty()) object["why"] = message.why;
   if (!message.nodes.empty()) {
     json nodes = json::array();
@@ -66,6 +69,9 @@ Result<ControlMessage> parse_control(std::string_view text) {
   message.group = member(object, "group", 0);
   message.token = member(object, "token", uint64_t{0});
   message.patient = member(object, "patient", 0);
+  message.dare = member(object, "dare", uint64_t{0});
+  message.pid = member(object, "pid", 0);
+  message.address = member(object, "address", uint64_t{0});
   message.why = member(object, "why", std::string());
   if (const auto nodes = object.find("nodes"); nodes != object.end() && nodes->is_array()) {
     for (const json& entry : *nodes) {

@@ -8,6 +8,8 @@
 //   pass     from the scheduler: the wait `token` is over; with `why` if the barrier broke
 //   beat     to and from the scheduler, every PS_HEARTBEAT_INTERVAL
 //   lost     from the scheduler: a node died, and how that was noticed
+//   here     to the sender of a hello: where in memory its dare stands (loan.h)
+//   lend     to the sender of a here: your memory can be read
 //   bye      to all: this node leaves of its own will
 #pragma once
 
@@ -28,7 +30,10 @@ struct ControlMessage {
   int customer = 0;
   int group = 0;
   uint64_t token = 0;
-  int patient = 0;  ///< arrive: 1 if it may take as long as the job (Finalize).
+  int patient = 0;       ///< arrive: 1 if it may take as long as the job (Finalize).
+  uint64_t dare = 0;     ///< hello: a random number for the receiver to put into its memory.
+  int pid = 0;           ///< here: the process that has it there.
+  uint64_t address = 0;  ///< here: and where.
   std::string why;
   std::vector<::ps::Node> nodes;  ///< add: the process; nodes: all.
 };

@@ -126,10 +126,22 @@ void Crew::put(Arrival arrival) {
   ::ps::Customer::Core& core = *arrival.to;
   if (core.retired) return;
   core.inbox.push_back(std::move(arrival.message));
-  if (!core.busy && !core.queued) {
-    core.queued = true;
-    ready_.push_back(std::move(arrival.to));
-  }
+  make_ready(arrival.to);
+}
+
+void Crew::make_ready(const CorePtr& core) {
+  if (core->inbox.empty() || core->busy || core->queued || core->closed || core->retired) return;
+  core->queued = true;
+  ready_.push_back(core);
+}
+
+void Crew::open(const CorePtr& core) {
+  const Lock lock(mutex_);
+  if (!core->closed) return;
+  core->closed = false;
+  make_ready(core);
+  rested_.notify_one();
+  tell_waiters();
 }
 
 /// The next customer with something to do, or the wanted one if it has.
@@ -159,11 +171,14 @@ void Crew::run(Lock& lock, const CorePtr& core) noexcept {
   batch.clear();
   lock.lock();
   core->busy = false;
-  if (!core->inbox.empty() && !core->queued && !core->retired) {
-    core->queued = true;
-    ready_.push_back(core);
-  }
+  make_ready(core);
+  tell_waiters();
+}
+
+/// Waiters look whether they are done: those who sleep, and the one that may be polling.
+void Crew::tell_waiters() {
   if (sleepers_ > 0) changed_.notify_all();
+  if (led_by_waiter_) ship_.wake();
 }
 
 void Crew::deliver(Arrival arrival) {
@@ -171,12 +186,12 @@ void Crew::deliver(Arrival arrival) {
   ++activity_;
   put(std::move(arrival));
   rested_.notify_one();
-  if (sleepers_ > 0) changed_.notify_all();
+  tell_waiters();
 }
 
 void Crew::notify() {
   const Lock lock(mutex_);
-  if (sleepers_ > 0) changed_.notify_all();
+  tell_waiters();
 }
 
 bool Crew::wait(::ps::Customer::Core* own, const std::function<bool()>& done, Instant deadline) {

@@ -61,6 +61,9 @@ class Crew {
   /// Hands messages over that did not come through poll(). Any thread.
   void deliver(Arrival arrival);
 
+  /// A closed customer's messages are handled from now on.
+  void open(const CorePtr& core);
+
   /// Something that a waiter may wait for has changed.
   void notify();
 
@@ -84,9 +87,11 @@ class Crew {
   void lead(Lock& lock, Duration longest);
   void rest(Lock& lock);
   void put(Arrival arrival);
+  void make_ready(const CorePtr& core);
   void run(Lock& lock, const CorePtr& core) noexcept;
   CorePtr take_ready(const ::ps::Customer::Core* wanted);
   void leave_lead();
+  void tell_waiters();
 
   Ship& ship_;
   std::mutex mutex_;

@@ -38,6 +38,7 @@ Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle)
 Customer::~Customer() { Hub::get().remove_customer(core_); }
 
 int Customer::NewRequest(int recver) {
+  if (!used_.exchange(true)) Hub::get().open_customer(core_);  // Its handlers are set by now.
   const int group = recver;
   const auto expected = static_cast<int>(Hub::get().members(group).size());
   const auto lost = Hub::get().why_lost(group);

@@ -27,6 +27,7 @@ struct ps::Customer::Core {
 
   // The crew's.
   std::vector<Message> inbox;
+  bool closed = false;   ///< New: its program still sets handlers. Messages wait.
   bool busy = false;     ///< A thread runs `process`.
   bool queued = false;   ///< In the crew's list of those that have something to do.
   bool retired = false;  ///< The Customer is going: nothing is handled any more.

@@ -11,6 +11,19 @@ namespace {
 
 constexpr uint64_t kLengthBits = 56;
 constexpr uint64_t kLengthMask = (uint64_t{1} << kLengthBits) - 1;
+constexpr uint64_t kLent = uint64_t{1} << 63;
+
+uint64_t word_at(const FrameBytes& frame, size_t index) {
+  uint64_t word;
+  std::memcpy(&word, frame.get() + kHeaderBytes + 8 * index, sizeof word);
+  return word;
+}
+
+auto contradiction(const char* what) {
+  return fail(ErrorCode::kDenied, fmt::format("a frame contradicts itself: {}", what));
+}
+
+}  // namespace
 
 size_t element_bytes(::ps::DataType type) {
   switch (type) {
@@ -29,18 +42,6 @@ size_t element_bytes(::ps::DataType type) {
       return 1;
   }
 }
-
-uint64_t word_at(const FrameBytes& frame, size_t index) {
-  uint64_t word;
-  std::memcpy(&word, frame.get() + kHeaderBytes + 8 * index, sizeof word);
-  return word;
-}
-
-auto contradiction(const char* what) {
-  return fail(ErrorCode::kDenied, fmt::format("a frame contradicts itself: {}", what));
-}
-
-}  // namespace
 
 FrameHeader header_of(const ::ps::Message& message) {
   SUMCAST_ASSERT(message.data.size() <= kArraysMax);
@@ -62,15 +63,15 @@ FrameHeader header_of(const ::ps::Message& message) {
   return header;
 }
 
-uint64_t table_word(::ps::DataType type, uint64_t bytes) {
-  return static_cast<uint64_t>(type) << kLengthBits | bytes;
+uint64_t table_word(::ps::DataType type, uint64_t bytes, bool lent) {
+  return static_cast<uint64_t>(type) << kLengthBits | bytes | (lent ? kLent : 0);
 }
 
 Result<FrameHeader> read_header(const char* bytes) {
   FrameHeader header;
   std::memcpy(&header, bytes, sizeof header);
   const auto kind = static_cast<uint8_t>(header.kind);
-  if (kind < 1 || kind > 3) return contradiction("unknown kind");
+  if (kind < 1 || kind > 4) return contradiction("unknown kind");
   if (header.payload_bytes > kPayloadBytesMax) return contradiction("too long");
   if (header.payload_bytes % 8 != 0) return contradiction("not padded");
   if (header.arrays > kArraysMax) return contradiction("too many arrays");
@@ -80,7 +81,8 @@ Result<FrameHeader> read_header(const char* bytes) {
   return header;
 }
 
-Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame) {
+Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame,
+                                   std::vector<size_t>& lent) {
   ::ps::Message message;
   ::ps::Meta& meta = message.meta;
   uint64_t at = 8 * uint64_t{header.arrays} + padded(header.body_bytes);
@@ -89,9 +91,14 @@ Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& 
   for (size_t i = 0; i < header.arrays; ++i) {
     const uint64_t word = word_at(frame, i);
     const uint64_t bytes = word & kLengthMask;
-    const auto type = static_cast<::ps::DataType>(word >> kLengthBits);
-    if (type < ::ps::CHAR || type > ::ps::OTHER) return contradiction("unknown element type");
-    if (bytes % element_bytes(type) != 0) return contradiction("a part of an element");
+    const bool is_lent = (word & kLent) != 0;
+    const uint64_t code = (word & ~kLent) >> kLengthBits;
+    if (code > uint64_t{::ps::OTHER}) return contradiction("unknown element type");
+    const auto type = static_cast<::ps::DataType>(code);
+    if (is_lent ? bytes != sizeof(Loan) : bytes % element_bytes(type) != 0) {
+      return contradiction("a part of an element");
+    }
+    if (is_lent) lent.push_back(i);
     if (padded(bytes) > header.payload_bytes - at) return contradiction("an array beyond its end");
     ::ps::SArray<char> array;
     char* const begin = frame.get() + kHeaderBytes + at;

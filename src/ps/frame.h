@@ -18,9 +18,11 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/result.h"
 #include "ps/internal/message.h"
+#include "ps/loan.h"
 
 namespace sumcast::ps {
 
@@ -28,6 +30,7 @@ enum class FrameKind : uint8_t {
   kData = 1,     ///< A message between customers.
   kControl = 2,  ///< The library's own, JSON in the body (control.h).
   kAck = 3,      ///< `sequence` is the first one not received (resend.h). Never acknowledged.
+  kReturn = 4,   ///< The loan `sequence` was read (loan.h).
 };
 
 struct FrameHeader {
@@ -53,8 +56,8 @@ constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
 
 /// The header of a message to be sent; `message.data` has at most kArraysMax arrays (asserted).
 FrameHeader header_of(const ::ps::Message& message);
-/// The table's word for an array.
-uint64_t table_word(::ps::DataType type, uint64_t bytes);
+/// The table's word for an array. A lent one has a Loan in the array's place.
+uint64_t table_word(::ps::DataType type, uint64_t bytes, bool lent = false);
 
 /// A frame in memory: header and payload in one piece, 8-byte aligned.
 using FrameBytes = std::shared_ptr<char>;
@@ -64,8 +67,12 @@ using FrameBytes = std::shared_ptr<char>;
 Result<FrameHeader> read_header(const char* bytes);
 
 /// The message of a whole data frame; its arrays share the frame's memory.
+/// @param lent  gets the indices of arrays that are loans (loan.h) still.
 /// Errors: kDenied, if lengths or types in it contradict each other.
-Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame);
+Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame,
+                                   std::vector<size_t>& lent);
+/// Bytes of an element of this type; 1 of those unknown.
+size_t element_bytes(::ps::DataType type);
 /// The text of a whole control frame. Errors as above.
 Result<std::string_view> read_text(const FrameHeader& header, const FrameBytes& frame);
 

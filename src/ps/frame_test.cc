@@ -38,7 +38,10 @@ Result<::ps::Message> read(const std::vector<char>& bytes) {
     return fail(ErrorCode::kDenied, "short");
   FrameBytes frame = make_block(bytes.size());
   std::copy(bytes.begin(), bytes.end(), frame.get());
-  return read_message(*header, frame);
+  std::vector<size_t> lent;
+  auto message = read_message(*header, frame, lent);
+  EXPECT_TRUE(!message || lent.empty() || bytes.size() > 80);
+  return message;
 }
 
 ::ps::Message sample() {
@@ -51,9 +54,12 @@ Result<::ps::Message> read(const std::vector<char>& bytes) {
   message.meta.request = message.meta.push = true;
   message.meta.priority = 5;
   message.meta.body = "text";
-  message.AddData(::ps::SArray<uint64_t>({0, UINT64_MAX}));
-  message.AddData(::ps::SArray<float>({1.5f, 2.5f, 3.5f}));
-  message.AddData(::ps::SArray<int>({1, 2}));
+  const ::ps::SArray<uint64_t> keys = {uint64_t{0}, UINT64_MAX};
+  const ::ps::SArray<float> vals = {1.5f, 2.5f, 3.5f};
+  const ::ps::SArray<int> lens = {1, 2};
+  message.AddData(keys);
+  message.AddData(vals);
+  message.AddData(lens);
   return message;
 }
 

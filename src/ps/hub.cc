@@ -84,6 +84,14 @@ Result<void> Hub::open(int customer_id) {
       read_settings([](const char* name) { return ::ps::Environment::Get()->find(name); });
   if (!settings) return fail(settings.error());
   settings_ = std::move(*settings);
+  runtime::LogOptions log;
+  const auto variable = [](const char* name, std::string& into) {
+    if (const char* const value = ::ps::Environment::Get()->find(name)) into = value;
+  };
+  variable("SUMCAST_DEBUG", log.level);
+  variable("SUMCAST_DEBUG_SUBSYS", log.subsystems);
+  variable("SUMCAST_DEBUG_FILE", log.file);
+  if (auto configured = runtime::configure_log(log); !configured) return configured;
   key_.reset();
   if (!settings_.key_file.empty()) {
     auto key = auth::read_key_file(settings_.key_file);
@@ -181,7 +189,8 @@ Result<void> Hub::open_sockets() {
 }
 
 LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
-  auto link = std::make_shared<Link>(std::move(connection), key_ ? &*key_ : nullptr, side);
+  auto link = std::make_shared<Link>(std::move(connection), key_ ? &*key_ : nullptr, side,
+                                     settings_.lend && !key_ && !settings_.resend);
   link->heard_ns = net::monotonic_now().ns;
   if (settings_.resend) {
     core::RttEstimator::Config config;
@@ -324,6 +333,7 @@ void Hub::close_all() {
     links_.clear();
     by_node_.clear();
     unclaimed_.clear();
+    closed_.clear();
   }
   const std::lock_guard lock(state_mutex_);
   roster_.reset();

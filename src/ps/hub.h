@@ -8,7 +8,7 @@
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
 // Files: hub.cc start and stop, hub_poll.cc what the leader does, hub_send.cc messages,
-// hub_control.cc joining, barriers and death.
+// hub_control.cc joining, hub_fate.cc barriers and death.
 #pragma once
 
 #include <array>
@@ -58,7 +58,10 @@ class Hub final : private Crew::Ship {
   const std::vector<int>& members(int group);
 
   // Customers; hub_send.cc.
+  /// Its messages wait for a moment, or until open_customer: programs set handlers on objects that
+  /// exist already, and others may have started earlier.
   void add_customer(const CorePtr& core);
+  void open_customer(const CorePtr& core);
   void remove_customer(const CorePtr& core);
   bool has_customer(int app_id, int customer_id);
   void remember_customer(int app_id, int customer_id, ::ps::Customer* customer);
@@ -73,7 +76,7 @@ class Hub final : private Crew::Ship {
   /// Why a request to this node or group cannot succeed any more.
   std::optional<std::string> why_lost(int group);
 
-  // Barriers and death; hub_control.cc.
+  // Barriers and death; hub_fate.cc.
   /// @param patient  it may take as long as the job: no timeout but the others' deaths.
   Result<void> barrier(int customer_id, int group, bool patient);
   std::vector<int> dead_nodes(Duration silence);
@@ -106,10 +109,12 @@ class Hub final : private Crew::Ship {
   void watch_writable(const LinkPtr& link);
   bool on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
                 std::vector<Arrival>& arrivals);
+  bool fetch_loans(const LinkPtr& link, ::ps::Message& message, const std::vector<size_t>& lent);
   bool take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
                   std::vector<Arrival>& arrivals);
   void write_link(const LinkPtr& link);
   void write_dirty();
+  Instant open_customers(Instant now);
   Instant tend(Instant now);
   void drop_link(const LinkPtr& link);
 
@@ -121,8 +126,11 @@ class Hub final : private Crew::Ship {
   // hub_control.cc
   void say(const LinkPtr& link, const ControlMessage& message);
   bool on_control(const LinkPtr& link, std::string_view text);
+  void send_hello(const LinkPtr& link);
+  void on_here(const LinkPtr& link, const ControlMessage& message);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
   void on_add(const LinkPtr& link, const ControlMessage& message);
+  void register_node(const LinkPtr& link, const ::ps::Node& node);
   void on_nodes(const ControlMessage& message);
   void on_arrive(const BarrierArrival& who, int group, bool patient);
   void release(const std::vector<BarrierArrival>& who, const std::string& failure);
@@ -159,6 +167,7 @@ class Hub final : private Crew::Ship {
   uint64_t next_token_ = 1;
   std::map<std::pair<int, int>, CorePtr> cores_;
   std::map<std::pair<int, int>, ::ps::Customer*> customers_;
+  std::vector<std::pair<Instant, CorePtr>> closed_;      ///< Customers to be opened, and when.
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "net/descriptor.h"
+#include "ps/block_pool.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
 #include "runtime/log.h"
@@ -136,11 +138,7 @@ bool Hub::read_preface(const LinkPtr& link) {
     (void)::recv(link->fd(), &other, sizeof other, MSG_DONTWAIT);
     const auto accepted = link->on_preface(other);
     if (accepted) {
-      ControlMessage hello;
-      hello.kind = "hello";
-      hello.node = my_node_.id == ::ps::Node::kEmpty ? -1 : my_node_.id;
-      hello.epoch = epoch_;
-      say(link, hello);
+      send_hello(link);
       return true;
     }
     runtime::log_warn(Subsystem::kNet, "ps: {}", accepted.error().what);
@@ -178,6 +176,10 @@ bool Hub::on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes fr
     write_link(link);
     return true;
   }
+  if (header.kind == FrameKind::kReturn) {
+    link->on_return(header.sequence);
+    return true;
+  }
   if (header.sequence == 0) return take_frame(link, header, std::move(frame), arrivals);
   link->ack_due = true;
   bool ok = true;
@@ -195,14 +197,44 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
   }
   const int node = link->node.load();
   if (node < 0) return false;
-  auto message = read_message(header, frame);
+  std::vector<size_t> lent;
+  auto message = read_message(header, frame, lent);
   if (!message) {
     runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(node), message.error().what);
     return false;
   }
+  if (!lent.empty() && !fetch_loans(link, *message, lent)) return false;
   message->meta.sender = node;  // Whose connection it is, whatever the frame says.
   message->meta.recver = my_node_.id;
   if (auto arrival = addressed(std::move(*message))) arrivals.push_back(std::move(*arrival));
+  return true;
+}
+
+/// Reads the arrays that were lent, and returns them.
+bool Hub::fetch_loans(const LinkPtr& link, ::ps::Message& message,
+                      const std::vector<size_t>& lent) {
+  if (link->reads == 0) return false;
+  for (const size_t i : lent) {
+    Loan loan;
+    std::memcpy(&loan, message.data[i].data(), sizeof loan);
+    if (loan.bytes > kPayloadBytesMax ||
+        loan.bytes % element_bytes(message.meta.data_type[i]) != 0) {
+      return false;
+    }
+    const auto bytes = static_cast<size_t>(loan.bytes);
+    const std::shared_ptr<char> block = make_block(bytes);
+    if (const auto read = read_memory(link->reads, loan.address, block.get(), bytes); !read) {
+      runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(link->node.load()),
+                        read.error().what);
+      return false;
+    }
+    message.meta.data_size += loan.bytes - message.data[i].size();
+    message.data[i] = ::ps::SArray<char>(block.get(), bytes);
+    message.data[i].ptr() = block;
+    link->send_return(loan.id);
+  }
+  link->dirty.store(true, std::memory_order_release);
+  write_wanted_.store(true, std::memory_order_release);
   return true;
 }
 
@@ -212,7 +244,7 @@ Instant Hub::tend(Instant now) {
     beat(now);
     next_beat_ = now + settings_.heartbeat;
   }
-  Instant next = next_beat_;
+  Instant next = std::min(next_beat_, open_customers(now));
   if (settings_.resend) {
     std::vector<LinkPtr> links;
     {

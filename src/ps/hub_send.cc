@@ -21,9 +21,13 @@ bool are_connected(::ps::Node::Role role, int other) {
 }  // namespace
 
 void Hub::add_customer(const CorePtr& core) {
+  constexpr Duration kSettingUp = std::chrono::milliseconds(5);
   std::vector<::ps::Message> claimed;
+  const bool waits = is_started();
+  core->closed = waits;
   {
     const std::lock_guard lock(links_mutex_);
+    if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
     if (!cores_.emplace(std::pair(core->app_id, core->customer_id), core).second) {
       LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
                  << " exists already";
@@ -37,6 +41,30 @@ void Hub::add_customer(const CorePtr& core) {
   for (::ps::Message& message : claimed) {
     if (auto arrival = addressed(std::move(message))) crew_.deliver(std::move(*arrival));
   }
+  if (waits) wake();  // The leader's next timer is another.
+}
+
+void Hub::open_customer(const CorePtr& core) {
+  {
+    const std::lock_guard lock(links_mutex_);
+    std::erase_if(closed_, [&](const auto& entry) { return entry.second == core; });
+  }
+  crew_.open(core);
+}
+
+/// Opens those whose time has come. Returns when the next one is due.
+Instant Hub::open_customers(Instant now) {
+  Instant next = Instant::never();
+  std::vector<CorePtr> due;
+  {
+    const std::shared_lock lock(links_mutex_);
+    for (const auto& [at, core] : closed_) {
+      if (at <= now) due.push_back(core);
+      if (at > now) next = std::min(next, at);
+    }
+  }
+  for (const CorePtr& core : due) open_customer(core);
+  return next;
 }
 
 void Hub::remember_customer(int app_id, int customer_id, ::ps::Customer* customer) {
@@ -49,6 +77,7 @@ void Hub::remove_customer(const CorePtr& core) {
     const std::lock_guard lock(links_mutex_);
     cores_.erase({core->app_id, core->customer_id});
     customers_.erase({core->app_id, core->customer_id});
+    std::erase_if(closed_, [&](const auto& entry) { return entry.second == core; });
   }
   crew_.retire(core);
 }

@@ -157,8 +157,9 @@ TEST(SArray, OwnsWhatItWasGivenAndGrows) {
   SArray<int> grown(2, 1);
   grown.append(grown);
   grown.pop_back();
+  const SArray<int> odd = {1, 3, 5, 7};
   EXPECT_EQ(::ps::DebugStr(grown.data(), grown.size()), "[3]: 1 1 1 ");
-  EXPECT_EQ(::ps::FindRange(SArray<int>({1, 3, 5, 7}), 3, 6).size(), 2u);
+  EXPECT_EQ(::ps::FindRange(odd, 3, 6).size(), 2u);
 }
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <system_error>
 
+#include "auth/derive.h"
 #include "ps/block_pool.h"
 
 namespace sumcast::ps {
@@ -28,8 +30,9 @@ constexpr uint64_t kStrangerBytesMax = 64 << 10;
 
 }  // namespace
 
-Link::Link(net::TcpConnection connection, const auth::Key* key, auth::Side side)
-    : connection_(std::move(connection)),
+Link::Link(net::TcpConnection connection, const auth::Key* key, auth::Side side, bool dares)
+    : dare(dares ? std::max<uint64_t>(1, auth::random_u64()) : 0),
+      connection_(std::move(connection)),
       address_(connection_.remote().text()),
       key_(key),
       side_(side) {
@@ -61,6 +64,17 @@ Result<void> Link::on_preface(const Preface& other) {
   }
   opened_.store(true, std::memory_order_release);
   return {};
+}
+
+uint64_t Link::answer_to(uint64_t dared, bool ours) const {
+  const bool is_client = side_ == auth::Side::kClient;
+  const std::string near = connection_.local().text(), far = connection_.remote().text();
+  const std::string info = (is_client ? near + "|" + far : far + "|" + near) +
+                           (is_client == ours ? "|client" : "|server");
+  uint64_t answer = 0;
+  auth::hkdf_sha256(std::as_bytes(std::span(&dared, 1)), {}, std::as_bytes(std::span(info)),
+                    std::as_writable_bytes(std::span(&answer, 1)));
+  return answer;
 }
 
 LinkVerdict Link::ended(LinkVerdict verdict, std::string text) {

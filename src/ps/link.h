@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "auth/control_seal.h"
@@ -59,7 +60,8 @@ class Link {
  public:
   /// @param key   of the job; null: frames are not sealed.
   /// @param side  kClient: we opened the connection.
-  Link(net::TcpConnection connection, const auth::Key* key, auth::Side side);
+  /// @param dares  whether arrays may be lent here, should both ends turn out to be able to.
+  Link(net::TcpConnection connection, const auth::Key* key, auth::Side side, bool dares);
 
   int fd() const { return connection_.fd(); }
   net::TcpConnection& connection() { return connection_; }  ///< For the preface.
@@ -90,6 +92,16 @@ class Link {
   void send_ack(uint64_t next);
   uint64_t repeats() const;
 
+  // Loans; see loan.h.
+  const uint64_t dare;             ///< What the other is to answer in its memory; 0: nothing.
+  std::atomic<uint64_t> shown{0};  ///< Our answer to its dare, for it to read.
+  /// The answer to a dare on this connection: ours, or the one that we expect.
+  uint64_t answer_to(uint64_t dared, bool ours) const;
+  std::atomic<bool> may_lend{false};  ///< It can read ours.
+  pid_t reads = 0;                    ///< The process that we can read, or 0. The leader's.
+  void on_return(uint64_t loan);
+  void send_return(uint64_t loan);
+
   // Receiving; the leader.
   using OnFrame = std::function<bool(const FrameHeader&, FrameBytes)>;
   /// Reads at most about `budget` bytes. `on_frame` returns false to break the connection.
@@ -114,6 +126,8 @@ class Link {
 
  private:
   void enqueue(const OutFrame& frame);
+  void send_short(FrameKind kind, uint64_t sequence);
+  void lend(FrameHeader& header, std::vector<::ps::SArray<char>>& arrays, uint32_t lent);
   size_t prepare(std::vector<iovec>& parts) const;
   void advance(size_t bytes);
   void set_low_water(size_t bytes);
@@ -137,6 +151,8 @@ class Link {
   bool busy_ = false, failed_ = false;
   std::optional<SendTable<OutFrame>> table_;
   uint64_t data_sequence_ = 0;
+  std::unordered_map<uint64_t, ::ps::SArray<char>> loans_;  ///< Kept until they return.
+  uint64_t next_loan_ = 1;
   std::atomic<int64_t> last_write_ns_{0};
 
   std::optional<auth::ControlSeal> receive_seal_;

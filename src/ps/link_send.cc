@@ -41,13 +41,14 @@ void pad(Pieces& pieces, size_t bytes) {
 }
 
 /// Puts a frame behind what is there. Returns its bytes.
+/// @param lent  which arrays are loans: a bit for each.
 template <typename Pieces>
 size_t lay_out(Pieces& pieces, const FrameHeader& header,
                const std::vector<::ps::SArray<char>>& arrays,
-               const std::vector<::ps::DataType>& types, std::string_view body) {
+               const std::vector<::ps::DataType>& types, std::string_view body, uint32_t lent = 0) {
   copy_in(pieces, &header, sizeof header);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    const uint64_t word = table_word(types[i], arrays[i].size());
+    const uint64_t word = table_word(types[i], arrays[i].size(), (lent >> i & 1) != 0);
     copy_in(pieces, &word, sizeof word);
   }
   if (!body.empty()) {
@@ -67,6 +68,15 @@ size_t lay_out(Pieces& pieces, const FrameHeader& header,
   return kHeaderBytes + static_cast<size_t>(header.payload_bytes);
 }
 
+/// Which arrays are worth lending: a bit for each.
+uint32_t lendable(const std::vector<::ps::SArray<char>>& arrays) {
+  uint32_t bits = 0;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].size() >= kLentBytesMin) bits |= 1u << i;
+  }
+  return bits;
+}
+
 }  // namespace
 
 size_t Link::send(FrameHeader header, const std::vector<::ps::SArray<char>>& arrays,
@@ -83,11 +93,41 @@ size_t Link::send(FrameHeader header, const std::vector<::ps::SArray<char>>& arr
     OutFrame frame;
     lay_out(frame, header, arrays, types, body);
     enqueue(frame);
+  } else if (uint32_t lent = lendable(arrays); lent != 0 && may_lend) {
+    auto copies = arrays;
+    lend(header, copies, lent);
+    queued_bytes_ += lay_out(queue_, header, copies, types, body, lent);
   } else {
     queued_bytes_ += lay_out(queue_, header, arrays, types, body);
   }
   return queued_bytes_;
 }
+
+/// Puts loans in the place of arrays, which are kept until they return. Under the lock.
+void Link::lend(FrameHeader& header, std::vector<::ps::SArray<char>>& arrays, uint32_t lent) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if ((lent >> i & 1) == 0) continue;
+    const Loan loan{reinterpret_cast<uint64_t>(arrays[i].data()), arrays[i].size(), next_loan_++};
+    header.payload_bytes += sizeof loan;
+    header.payload_bytes -= padded(arrays[i].size());
+    loans_.emplace(loan.id, arrays[i]);
+    ::ps::SArray<char> stand_in;
+    stand_in.CopyFrom(reinterpret_cast<const char*>(&loan), sizeof loan);
+    arrays[i] = stand_in;
+  }
+}
+
+void Link::on_return(uint64_t loan) {
+  ::ps::SArray<char> array;  // Released without the lock: its deleter is the program's.
+  const std::lock_guard lock(send_mutex_);
+  const auto it = loans_.find(loan);
+  if (it == loans_.end()) return;
+  array = std::move(it->second);
+  loans_.erase(it);
+}
+
+void Link::send_return(uint64_t loan) { send_short(FrameKind::kReturn, loan); }
+void Link::send_ack(uint64_t next) { send_short(FrameKind::kAck, next); }
 
 /// Queues a whole frame, sealed if need be. Under the lock.
 void Link::enqueue(const OutFrame& frame) {
@@ -180,7 +220,7 @@ bool Link::has_queued() const {
 
 bool Link::is_idle() const {
   const std::lock_guard lock(send_mutex_);
-  return failed_ || (queued_bytes_ == 0 && (!table_ || table_->empty()));
+  return failed_ || (queued_bytes_ == 0 && loans_.empty() && (!table_ || table_->empty()));
 }
 
 void Link::enable_resend(const core::RttEstimator::Config& config) {
@@ -204,10 +244,10 @@ Instant Link::repeat(Instant now) {
   return table_->next_due();
 }
 
-void Link::send_ack(uint64_t next) {
+void Link::send_short(FrameKind kind, uint64_t sequence) {
   FrameHeader header;
-  header.kind = FrameKind::kAck;
-  header.sequence = next;
+  header.kind = kind;
+  header.sequence = sequence;
   const std::lock_guard lock(send_mutex_);
   if (failed_) return;
   if (send_seal_) {

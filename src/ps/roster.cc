@@ -10,6 +10,18 @@
 #include "ps/internal/postoffice.h"
 
 namespace sumcast::ps {
+namespace {
+
+/// "a, b and 7 others".
+std::string list_text(std::vector<std::string> names) {
+  constexpr size_t kNamed = 10;
+  if (names.size() <= kNamed) return fmt::format("{}", fmt::join(names, ", "));
+  const size_t others = names.size() - kNamed;
+  names.resize(kNamed);
+  return fmt::format("{} and {} others", fmt::join(names, ", "), others);
+}
+
+}  // namespace
 
 std::vector<int> group_members(int group, int num_servers, int num_workers) {
   if (group >= 8) return {group};
@@ -103,9 +115,10 @@ std::string Roster::missing_text() const {
     here.push_back(fmt::format("{} {}:{}", node.role == ::ps::Node::SERVER ? "server" : "worker",
                                node.hostname, node.port));
   }
+  const char* const separator = here.empty() ? "" : ": ";
   return fmt::format("{} of {} servers and {} of {} workers have come{}{}", servers, num_servers_,
-                     static_cast<ptrdiff_t>(registered_.size()) - servers, num_workers_,
-                     here.empty() ? "" : ": ", fmt::join(here, ", "));
+                     static_cast<ptrdiff_t>(registered_.size()) - servers, num_workers_, separator,
+                     list_text(std::move(here)));
 }
 
 std::vector<BarrierArrival> Roster::arrive(int group, const BarrierArrival& who) {
@@ -131,7 +144,8 @@ std::vector<BarrierArrival> Roster::break_up(int group, std::string* text) {
   }
   std::vector<std::string> names;
   for (int id : missing) names.push_back(node_text(id));
-  *text = fmt::format("{} did not come to the barrier of group {}", fmt::join(names, ", "), group);
+  *text =
+      fmt::format("{} did not come to the barrier of group {}", list_text(std::move(names)), group);
   auto arrived = std::move(it->second);
   barriers_.erase(it);
   return arrived;

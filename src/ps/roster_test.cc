@@ -88,10 +88,18 @@ TEST(Roster, ABarrierIsOverWhenTheGroupHasArrivedAndCanBeUsedAgain) {
     EXPECT_EQ(all[1].token, round + 100);
     std::string text;
     EXPECT_EQ(roster.break_up(7, &text).size(), 1u);
-    EXPECT_EQ(text,
-              "worker 0 (id 9), worker 1 (id 11), the scheduler did not come to the barrier "
-              "of group 7");
+    EXPECT_EQ(
+        text,
+        "the scheduler, worker 0 (id 9), worker 1 (id 11) did not come to the barrier of group 7");
   }
+}
+
+TEST(Roster, ALongListOfMissingNodesIsCut) {
+  Roster roster(1, 300);
+  roster.arrive(6, {8, 0, 1});
+  std::string text;
+  roster.break_up(6, &text);
+  EXPECT_THAT(text, HasSubstr("worker 9 (id 27) and 290 others did not come"));
 }
 
 TEST(Roster, WhoIsMissingAtWhichBarrier) {

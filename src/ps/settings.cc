@@ -132,6 +132,9 @@ Result<Settings> read_settings(const Find& find) {
   reader.duration("SUMCAST_PS_WAIT_TIMEOUT", 1s, settings.wait_timeout);
   reader.duration("SUMCAST_PS_BARRIER_TIMEOUT", 1s, settings.barrier_timeout);
   reader.duration("SUMCAST_SPIN", 1us, settings.spin);
+  int lend = 1;
+  reader.number("SUMCAST_PS_LEND", 0, 1, lend);
+  settings.lend = lend != 0;
   read_van(reader);
   read_partition(reader, settings);
   settings.key_file = reader.text("SUMCAST_KEY_FILE").value_or("");

@@ -37,6 +37,7 @@ struct Settings {
   Duration start_timeout = 300s;               ///< SUMCAST_PS_START_TIMEOUT
   Duration wait_timeout = 1h;                  ///< SUMCAST_PS_WAIT_TIMEOUT; 0: as long as all live.
   Duration barrier_timeout{0};                 ///< SUMCAST_PS_BARRIER_TIMEOUT; 0 as above.
+  bool lend = true;                            ///< SUMCAST_PS_LEND: 0 or 1; see loan.h.
   Duration spin = 100us;                       ///< SUMCAST_SPIN
   ::ps::Partition partition = ::ps::Partition::kRanges;  ///< SUMCAST_PS_PARTITION: ranges, hash.
   std::string key_file;  ///< SUMCAST_KEY_FILE; empty: connections are open.

@@ -23,7 +23,7 @@ ParseError parse(std::span<const std::byte> datagram, Header& out) {
   const std::byte* at = datagram.data();
   if (high(at[kVersionKindAt]) != kProtocolVersion) return ParseError::kVersion;
   const uint8_t kind = low(at[kVersionKindAt]);
-  if (kind == 0 || kind > kKindMax) return ParseError::kKind;
+  if (kind == 0 || kind == kKindReserved || kind > kKindMax) return ParseError::kKind;
   const uint8_t type = high(at[kTypeReductionAt]), reduction = low(at[kTypeReductionAt]);
   const uint8_t format = high(at[kFormatFlagsAt]);
   if (type >= kElementTypes || reduction >= kReductions || format >= kWireFormats) {

@@ -44,14 +44,15 @@ enum class Kind : uint8_t {
   kProbe = 3,         ///< worker -> shard: list of Notes, "I wait for these"
   kGap = 4,           ///< worker -> shard: list of Notes, "I never saw these result numbers"
   kAsk = 5,           ///< shard -> worker: list of Notes, "send these again"
-  kMissing = 6,       ///< shard -> worker: one Note and a bitmap of the members awaited
-  kHello = 7,         ///< worker -> shard: address proof and path probe
-  kChallenge = 8,     ///< shard -> worker: cookie to echo
-  kHelloAck = 9,      ///< shard -> worker: this size passed, both ways
-  kPing = 10,         ///< worker -> shard: clock reading to be echoed
-  kPong = 11,         ///< shard -> worker: that reading
+  // 6 is reserved: it was to name the members awaited, and was never sent.
+  kHello = 7,      ///< worker -> shard: address proof and path probe
+  kChallenge = 8,  ///< shard -> worker: cookie to echo
+  kHelloAck = 9,   ///< shard -> worker: this size passed, both ways
+  kPing = 10,      ///< worker -> shard: clock reading to be echoed
+  kPong = 11,      ///< shard -> worker: that reading
 };
 inline constexpr uint8_t kKindMax = 11;
+inline constexpr uint8_t kKindReserved = 6;
 
 /// The sender of this contribution has no use for the result's lanes (reduce, reduce-scatter):
 /// it is sent an empty result.

@@ -68,6 +68,8 @@ TEST(Header, RefusesWhatIsNotOne) {
   broken = bytes;
   broken[0] = std::byte{0x1F};
   EXPECT_EQ(parse(broken, out), ParseError::kKind);
+  broken[0] = std::byte{0x10 | kKindReserved};
+  EXPECT_EQ(parse(broken, out), ParseError::kKind);
   broken = bytes;
   broken[1] = std::byte{0xA0};
   EXPECT_EQ(parse(broken, out), ParseError::kEnumerator);

@@ -87,12 +87,22 @@ TEST(Programs, BadInputIsAnErrorAndChangesNothing) {
   job.expect_success();
 }
 
-TEST(Programs, BigMessages) {
-  for (const char* const partition : {"ranges", "hash"}) {
-    Job job(2, 1, {std::string("SUMCAST_PS_PARTITION=") + partition});
-    job.add_all({program("cases"), "big"}, 1);
-    job.expect_success();
+TEST(Programs, BigMessagesLentAndSent) {
+  for (const char* const lend : {"1", "0"}) {
+    for (const char* const partition : {"ranges", "hash"}) {
+      Job job(2, 1,
+              {std::string("SUMCAST_PS_PARTITION=") + partition,
+               std::string("SUMCAST_PS_LEND=") + lend});
+      job.add_all({program("cases"), "big"}, 1);
+      job.expect_success();
+    }
   }
+}
+
+TEST(Programs, BigMessagesUnderLoss) {
+  Job job(2, 1, {"PS_RESEND=1", "PS_RESEND_TIMEOUT=200", "PS_DROP_MSG=10"});
+  job.add_all({program("cases"), "big"}, 1);
+  job.expect_success();
 }
 
 TEST(Programs, StartAfterFinalize) {

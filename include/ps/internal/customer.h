@@ -2,6 +2,7 @@
 #ifndef PS_INTERNAL_CUSTOMER_H_
 #define PS_INTERNAL_CUSTOMER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,6 +56,7 @@ class Customer {
   const int app_id_;
   const int customer_id_;
   std::shared_ptr<Core> core_;
+  std::atomic<bool> used_{false};
 };
 
 }  // namespace ps

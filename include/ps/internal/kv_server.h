@@ -3,7 +3,9 @@
 #define PS_INTERNAL_KV_SERVER_H_
 
 #include <functional>
+#include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "ps/internal/kv_pairs.h"
 #include "ps/simple_app.h"
@@ -39,7 +41,13 @@ class KVServer : public SimpleApp {
       std::function<void(const KVMeta& req_meta, const KVPairs<Val>& req_data, KVServer* server)>;
   void set_request_handle(const ReqHandle& request_handle) {
     CHECK(request_handle) << "a request handle must be callable";
-    request_handle_ = request_handle;
+    std::vector<Message> early;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      request_handle_ = request_handle;
+      early.swap(early_);
+    }
+    for (const Message& msg : early) obj_->Accept(msg);
   }
 
   /// Answers a request, once: from the handler, or later and from any thread. To a pull belong the
@@ -68,6 +76,13 @@ class KVServer : public SimpleApp {
       SimpleApp::Process(msg);
       return;
     }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!request_handle_) {  // Workers may be faster than this server's main.
+        early_.push_back(msg);
+        return;
+      }
+    }
     KVMeta meta;
     meta.cmd = msg.meta.head;
     meta.push = msg.meta.push;
@@ -85,12 +100,13 @@ class KVServer : public SimpleApp {
         CHECK_EQ(pairs.lens.size(), pairs.keys.size());
       }
     }
-    CHECK(request_handle_) << "a request came before set_request_handle";
     request_handle_(meta, pairs, this);
   }
 
  private:
+  std::mutex mutex_;  // Guards what follows; the handle is only read once it is set.
   ReqHandle request_handle_;
+  std::vector<Message> early_;  ///< Requests from before there was a handle.
 };
 
 /// A handle that adds what is pushed; exactly one value for each key.

@@ -1,0 +1,175 @@
+// Two links at the ends of a connection over loopback.
+#include "ps/link.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "ps/loan.h"
+
+namespace sumcast::ps {
+namespace {
+
+struct Pair {
+  std::unique_ptr<Link> client, server;
+};
+
+Pair connected(const auth::Key* client_key, const auth::Key* server_key) {
+  const Instant deadline = net::monotonic_now() + Duration(5s);
+  auto listener = net::TcpListener::open(net::Endpoint::loopback(net::Family::kIpv4, 0));
+  auto client = net::connect_tcp(listener->local(), std::nullopt, deadline);
+  std::optional<net::TcpConnection> server;
+  while (!server) server = std::move(*listener->accept());
+  Pair pair;
+  pair.client = std::make_unique<Link>(std::move(*client), client_key, auth::Side::kClient, true);
+  pair.server = std::make_unique<Link>(std::move(*server), server_key, auth::Side::kServer, true);
+  return pair;
+}
+
+Pair open_pair(const auth::Key* client_key, const auth::Key* server_key) {
+  Pair pair = connected(client_key, server_key);
+  EXPECT_TRUE(pair.client->on_preface(pair.server->preface()));
+  EXPECT_TRUE(pair.server->on_preface(pair.client->preface()));
+  pair.client->node = 8;
+  pair.server->node = 9;
+  return pair;
+}
+
+::ps::Message message_of(size_t bytes) {
+  ::ps::Message message;
+  message.meta.timestamp = static_cast<int>(bytes);
+  ::ps::SArray<uint8_t> array(bytes, uint8_t{0});
+  for (size_t i = 0; i < bytes; ++i) array[i] = static_cast<uint8_t>(i * 7 + i / 251);
+  message.AddData(array);
+  return message;
+}
+
+void send(Link& link, const ::ps::Message& message) {
+  link.send(header_of(message), message.data, message.meta.data_type, message.meta.body);
+}
+
+/// Sends messages of these sizes from one to the other; what arrived of each, and the last verdict.
+LinkVerdict exchange(Link& from, Link& to, const std::vector<size_t>& sizes,
+                     std::vector<::ps::Message>& arrived) {
+  for (const size_t size : sizes) send(from, message_of(size));
+  LinkVerdict verdict = LinkVerdict::kOpen;
+  for (int i = 0; i < 20000 && arrived.size() < sizes.size() && verdict == LinkVerdict::kOpen;
+       ++i) {
+    from.write();
+    verdict = to.read(1 << 20, [&](const FrameHeader& header, FrameBytes frame) {
+      std::vector<size_t> lent;
+      auto message = read_message(header, frame, lent);
+      EXPECT_TRUE(message);
+      EXPECT_TRUE(lent.empty());
+      arrived.push_back(*message);
+      return true;
+    });
+  }
+  return verdict;
+}
+
+const std::vector<size_t> kSizes = {0,     1,      8,       2048,   2049,      65535, 1,
+                                    65536, 100000, 5 << 20, 262144, (1 << 20), 3};
+
+void expect_all(const std::vector<::ps::Message>& arrived) {
+  ASSERT_EQ(arrived.size(), kSizes.size());
+  for (size_t i = 0; i < kSizes.size(); ++i) {
+    const auto expected = message_of(kSizes[i]);
+    EXPECT_EQ(arrived[i].meta.timestamp, expected.meta.timestamp);
+    ASSERT_EQ(arrived[i].data[0].size(), kSizes[i]);
+    EXPECT_TRUE(
+        std::equal(arrived[i].data[0].begin(), arrived[i].data[0].end(), expected.data[0].begin()));
+  }
+}
+
+TEST(Link, MessagesOfAllSizesArriveInOrder) {
+  Pair pair = open_pair(nullptr, nullptr);
+  std::vector<::ps::Message> there, back;
+  EXPECT_EQ(exchange(*pair.client, *pair.server, kSizes, there), LinkVerdict::kOpen);
+  expect_all(there);
+  EXPECT_EQ(exchange(*pair.server, *pair.client, kSizes, back), LinkVerdict::kOpen);
+  expect_all(back);
+  EXPECT_TRUE(pair.client->is_idle());
+}
+
+TEST(Link, SealedMessagesArriveToo) {
+  const auth::Key key = auth::random_key();
+  Pair pair = open_pair(&key, &key);
+  std::vector<::ps::Message> there;
+  EXPECT_EQ(exchange(*pair.client, *pair.server, kSizes, there), LinkVerdict::kOpen);
+  expect_all(there);
+}
+
+TEST(Link, AnotherKeyOpensNothing) {
+  const auth::Key one = auth::random_key(), two = auth::random_key();
+  Pair pair = open_pair(&one, &two);
+  std::vector<::ps::Message> there;
+  EXPECT_EQ(exchange(*pair.client, *pair.server, {8}, there), LinkVerdict::kBroken);
+  EXPECT_TRUE(there.empty());
+}
+
+TEST(Link, AKeyAtOneEndOnlyIsToldAtBoth) {
+  const auth::Key key = auth::random_key();
+  Pair pair = connected(&key, nullptr);
+  EXPECT_FALSE(pair.client->on_preface(pair.server->preface()));
+  EXPECT_FALSE(pair.server->on_preface(pair.client->preface()));
+}
+
+TEST(Link, AStrangerCannotAnnounceMuch) {
+  Pair pair = open_pair(nullptr, nullptr);
+  pair.server->node = -1;
+  std::vector<::ps::Message> there;
+  EXPECT_EQ(exchange(*pair.client, *pair.server, {1 << 20}, there), LinkVerdict::kBroken);
+}
+
+TEST(Link, LargeArraysAreLentAndKeptUntilTheyReturn) {
+  Pair pair = open_pair(nullptr, nullptr);
+  pair.client->may_lend = true;
+  const auto message = message_of(1 << 20);
+  send(*pair.client, message);
+  pair.client->write();
+  EXPECT_FALSE(pair.client->is_idle());
+  uint64_t id = 0;
+  for (int i = 0; i < 1000 && id == 0; ++i) {
+    pair.server->read(1 << 20, [&](const FrameHeader& header, FrameBytes frame) {
+      std::vector<size_t> lent;
+      auto arrived = read_message(header, frame, lent);
+      EXPECT_TRUE(arrived);
+      EXPECT_EQ(lent, std::vector<size_t>{0});
+      Loan loan;
+      std::memcpy(&loan, arrived->data[0].data(), sizeof loan);
+      EXPECT_EQ(loan.bytes, size_t{1} << 20);
+      std::vector<char> copy(1 << 20);
+      EXPECT_TRUE(read_memory(::getpid(), loan.address, copy.data(), copy.size()));
+      EXPECT_EQ(std::memcmp(copy.data(), message.data[0].data(), copy.size()), 0);
+      id = loan.id;
+      return true;
+    });
+  }
+  ASSERT_NE(id, 0u);
+  EXPECT_GT(message.data[0].ptr().use_count(), 1);
+  pair.client->on_return(id);
+  EXPECT_TRUE(pair.client->is_idle());
+  EXPECT_EQ(message.data[0].ptr().use_count(), 1);
+}
+
+TEST(Link, WhatIsNoMemoryCannotBeRead) {
+  char to[16];
+  EXPECT_FALSE(read_memory(::getpid(), 16, to, sizeof to));
+}
+
+TEST(Link, AnswersToDaresBelongToConnectionAndSide) {
+  Pair pair = open_pair(nullptr, nullptr), other = open_pair(nullptr, nullptr);
+  const uint64_t dare = pair.client->dare;
+  EXPECT_NE(dare, other.client->dare);
+  EXPECT_EQ(pair.client->answer_to(dare, false), pair.server->answer_to(dare, true));
+  // Neither our own answer to it nor that of another connection will do.
+  EXPECT_NE(pair.client->answer_to(dare, false), pair.client->answer_to(dare, true));
+  EXPECT_NE(pair.client->answer_to(dare, false), other.server->answer_to(dare, true));
+}
+
+}  // namespace
+}  // namespace sumcast::ps
