@@ -6,9 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
-#include "lab/process.h"
+#include "run_json.h"
 
 namespace sumcast {
 namespace {
@@ -16,35 +15,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-struct Outcome {
-  lab::ExitStatus status;
-  std::vector<json> rows;  ///< One per line of standard output.
-};
-
-/// Runs `sumcast bench --json` with these words.
-Outcome bench(const std::string& words) {
-  std::vector<std::string> command = {SUMCAST, "bench", "--json"};
-  std::istringstream each(words);
-  for (std::string word; each >> word;) command.push_back(word);
-  lab::SpawnOptions options;
-  options.output = lab::Redirect::pipe();
-  auto process = lab::spawn_process(command, options);
-  Outcome outcome;
-  if (!process) {
-    ADD_FAILURE() << process.error().what;
-    return outcome;
-  }
-  const auto output = process->read_output(240s);
-  EXPECT_TRUE(output.has_value());
-  std::istringstream lines(output.value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    json row = json::parse(line, nullptr, false);
-    EXPECT_FALSE(row.is_discarded()) << "not JSON: " << line;
-    if (!row.is_discarded()) outcome.rows.push_back(std::move(row));
-  }
-  outcome.status = process->wait(30s).value_or(lab::ExitStatus{.code = -1, .signal = 0, .cpu = {}});
-  return outcome;
-}
+Outcome bench(const std::string& words) { return run_json("bench " + words); }
 
 /// Rows by algorithm and size: each is there once, and none is wrong.
 void expect_rows(const Outcome& outcome, const std::set<std::string>& algorithms,
