@@ -22,7 +22,7 @@
 
 namespace sumcast::sparse {
 
-inline constexpr double kTolerance = 0.04;
+inline constexpr double kTolerance = 0.10;
 /// What hot keys must promise to be worth the processors' time.
 inline constexpr double kGainMin = 1.1;
 
