@@ -18,7 +18,7 @@ TEST(Balance, KeysThatAllTouchArePutOnTheAggregatorAndRareOnesAreNot) {
   std::vector<double> chances(1000, 0.9);
   chances.resize(101000, 0.001);
   const Balance found = balance(rows_of_16(), chances, 2000, 100000);
-  EXPECT_GE(found.hot, 1000u);
+  EXPECT_GE(found.hot, 800u);  // Most of the thousand: fewer would cost more than the tolerance.
   EXPECT_LT(found.hot, 30000u);
   EXPECT_GT(found.gain(), 1.2);
 }

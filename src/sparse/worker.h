@@ -32,6 +32,11 @@
 
 namespace sumcast::sparse {
 
+/// Bodies lie in whole words, for keys come first.
+constexpr size_t words_for(size_t bytes) {
+  return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
 /// Totals since create(); rows, not bytes.
 struct WorkerCounters {
   uint64_t rounds = 0;
