@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "api/test_job.h"
 #include "sumcast/meeting.hpp"
 #include "sumcast/sumcast.hpp"
 
@@ -14,36 +15,6 @@ namespace sumcast {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// Runs `body(context)` on every rank of a job that meets as under a launcher: rank 0 makes up key
-/// and port, and tells the others.
-template <typename Body>
-void with_job(uint32_t world, Body body) {
-  std::promise<std::string> meeting;
-  const std::shared_future<std::string> address = meeting.get_future().share();
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      Options options;
-      options.rank = rank;
-      options.world = world;
-      options.key.emplace();
-      options.key->fill(std::byte{0x5A});
-      options.timeout = std::chrono::seconds(20);
-      options.join_timeout = std::chrono::seconds(10);
-      if (rank == 0) {
-        options.coordinator = "127.0.0.1:0";
-        options.on_listening = [&](const std::string& where) { meeting.set_value(where); };
-      } else {
-        options.coordinator = address.get();
-      }
-      auto context = Context::create(options);
-      ASSERT_TRUE(context.has_value()) << context.error().what;
-      body(**context);
-    });
-  }
-  for (auto& t : threads) t.join();
-}
 
 TEST(Exchange, RanksMeetAtAPortThatRankZeroChoseWithAKeyInMemory) {
   with_job(3, [](Context& context) {

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <future>
 #include <map>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "api/test_job.h"
 #include "base/prng.h"
 #include "numeric/codec.h"
 #include "numeric/fold.h"
@@ -19,35 +17,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// Ranks that send datagrams, though they share a host, and lose some.
 template <typename Body>
 void with_job(uint32_t world, const Faults& faults, Body body) {
-  std::promise<std::string> meeting;
-  const std::shared_future<std::string> address = meeting.get_future().share();
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      Options options;
-      options.rank = rank;
-      options.world = world;
-      options.key.emplace();
-      options.key->fill(std::byte{0x5A});
-      options.timeout = std::chrono::seconds(30);
-      options.join_timeout = std::chrono::seconds(10);
-      options.one_rank_per_host = true;
-      options.faults = faults;
-      options.faults.seed += rank;
-      if (rank == 0) {
-        options.coordinator = "127.0.0.1:0";
-        options.on_listening = [&](const std::string& where) { meeting.set_value(where); };
-      } else {
-        options.coordinator = address.get();
-      }
-      auto context = Context::create(options);
-      ASSERT_TRUE(context.has_value()) << context.error().what;
-      body(**context);
-    });
-  }
-  for (auto& t : threads) t.join();
+  with_changed_job(
+      world,
+      [&](Options& options) {
+        options.timeout = std::chrono::seconds(30);
+        options.one_rank_per_host = true;
+        options.faults = faults;
+        options.faults.seed += options.rank;
+      },
+      body);
 }
 
 /// What one rank contributes: rows of a table, drawn from its rank and a seed.
