@@ -4,10 +4,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/sleep_until.h"
 #include "cli/wire_bench.h"
 #include "runtime/clock.h"
 
@@ -18,13 +18,6 @@ Duration process_cpu_time() {
   timespec now{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-
-void sleep_until(Instant start) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  const timespec at{start.ns / kSecond, start.ns % kSecond};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
-  }
 }
 
 Reply error_reply(const Error& error) {

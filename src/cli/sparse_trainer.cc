@@ -1,13 +1,11 @@
 #include "cli/sparse_trainer.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "base/prng.h"
+#include "cli/sleep_until.h"
 #include "hotset/corpus.h"
 #include "runtime/clock.h"
 #include "sparse/auto_path.h"
@@ -26,13 +24,6 @@ std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {
   const auto rest = std::ranges::unique(keys);
   keys.erase(rest.begin(), rest.end());
   return keys;
-}
-
-void sleep_until(Instant start) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  const timespec at{start.ns / kSecond, start.ns % kSecond};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
-  }
 }
 
 }  // namespace
@@ -139,7 +130,7 @@ uint64_t SparseTrainer::hash_of_rows() const {
   uint64_t hash = worker_.keys();
   for (size_t i = 0; i < worker_.keys(); ++i) {
     for (uint32_t lane = 0; lane < flags_.width; ++lane) {
-      hash = table::mix_key(hash ^ std::bit_cast<uint32_t>(worker_.row(i)[lane])) + 1;
+      hash = table::hash_with(hash, std::bit_cast<uint32_t>(worker_.row(i)[lane]));
     }
   }
   return hash;

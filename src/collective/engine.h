@@ -126,9 +126,13 @@ class Engine final : public LocalMember {
   bool send_path(Path& path, Instant now);
   static void count_repeats(Path& path, std::span<const core::Outgoing> items);
   bool send_items(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
-  using RunLanes = std::array<std::span<const std::byte>, net::kSegmentsMax>;
-  size_t stage_run(Window& window, std::span<const core::Outgoing> items, RunLanes& run);
-  size_t stage_rows(Window& window, std::span<const core::Outgoing> items, RunLanes& run);
+  struct Staged {
+    ChunkPlace place;
+    std::span<const std::byte> lanes;
+  };
+  using StagedRun = std::array<Staged, net::kSegmentsMax>;
+  size_t stage_run(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
+  size_t stage_rows(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
   void send_remote(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
   void send_local(Window& window, const core::Outgoing& item, Instant now);
   wire::Header contribution_header(const Window& window, const core::Outgoing& item,

@@ -190,9 +190,10 @@ void Engine::send_local(Window& window, const core::Outgoing& item, Instant now)
                                now);
 }
 
-/// The lanes of a run's datagrams: of as many items as are equally long but for a shorter last one.
+/// Places and lanes of a run's datagrams: of as many items as are equally long but for a shorter
+/// last one.
 /// @return how many.
-size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, RunLanes& run) {
+size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, StagedRun& run) {
   const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
   uint32_t first_bytes = 0, last_bytes = 0;
   for (size_t count = 0; count < items.size(); ++count) {
@@ -201,8 +202,8 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
       return count == 0 ? stage_rows(window, items, run) : count;
     }
     const ChunkPlace place = operation.geometry->place(window.shard, items[count].chunk);
-    run[count] = lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax);
-    const auto bytes = static_cast<uint32_t>(frame + run[count].size());
+    run[count] = {place, lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax)};
+    const auto bytes = static_cast<uint32_t>(frame + run[count].lanes.size());
     if (count == 0) first_bytes = last_bytes = bytes;
     if (bytes > first_bytes || last_bytes < first_bytes ||
         count == net::segments_max(first_bytes)) {
@@ -214,7 +215,7 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
 }
 
 /// The same for rows, padded to the longest of the run (P15).
-size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items, RunLanes& run) {
+size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items, StagedRun& run) {
   const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
   PaddedRun padded;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -222,25 +223,25 @@ size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items,
     if (!wire::sums_rows(operation.descriptor.kind)) break;
     const ChunkPlace place = operation.geometry->place(window.shard, items[i].chunk);
     if (place.lanes == 0) {  // A rendezvous: no cell, no lanes.
-      if (i == 0) run[i] = {};
-      if (i == 0) return 1;
-      break;
+      if (i > 0) break;
+      run[0] = {place, {}};
+      return 1;
     }
     std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
-    run[i] = rows_of(operation, place, staging);
-    if (run[i].empty()) {
+    run[i] = {place, rows_of(operation, place, staging)};
+    if (run[i].lanes.empty()) {
       const numeric::RowShape shape{static_cast<uint16_t>(place.lanes), operation.descriptor.width};
-      run[i] = {staging,
-                numeric::encode_rows(operation.descriptor.format, shape, {}, 0, nullptr, staging)};
+      run[i].lanes = {staging, numeric::encode_rows(operation.descriptor.format, shape, {}, 0,
+                                                    nullptr, staging)};
     }
-    const auto bytes = static_cast<uint32_t>(frame + run[i].size());
+    const auto bytes = static_cast<uint32_t>(frame + run[i].lanes.size());
     if (!padded.admits(bytes)) break;
   }
   for (size_t i = 0; i < padded.count(); ++i) {
     std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
     const size_t bytes = padded.bytes() - frame;
-    std::memset(staging + run[i].size(), 0, bytes - run[i].size());
-    run[i] = {staging, bytes};
+    std::memset(staging + run[i].lanes.size(), 0, bytes - run[i].lanes.size());
+    run[i].lanes = {staging, bytes};
   }
   return padded.count();
 }
@@ -255,16 +256,15 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
   while (begin < items.size()) {
     std::array<iovec, 2 * net::kSegmentsMax + 1> parts;
     size_t part_count = 0, count = 0;
-    RunLanes run_lanes;
-    const size_t staged = stage_run(window, items.subspan(begin), run_lanes);
+    StagedRun staged;
+    const size_t run_length = stage_run(window, items.subspan(begin), staged);
     const auto length = [&](size_t i) {
-      return static_cast<uint32_t>(wire::kHeaderBytes + run_lanes[i].size() + tag);
+      return static_cast<uint32_t>(wire::kHeaderBytes + staged[i].lanes.size() + tag);
     };
-    while (count < staged) {
+    while (count < run_length) {
       const core::Outgoing& item = items[begin + count];
       Operation& operation = *window.operation(item.ticket);
-      const ChunkPlace place = operation.geometry->place(window.shard, item.chunk);
-      const auto lanes = run_lanes[count];
+      const auto& [place, lanes] = staged[count];
       std::byte* cell = cells_.data() + count * kCellBytes;
       std::byte* next_cell = cell + kCellBytes;
       signer_->seal(contribution_header(window, item, operation, place), lanes,

@@ -47,7 +47,7 @@ uint64_t Options::fingerprint() const {
                              std::bit_cast<uint32_t>(o.l2),
                              std::bit_cast<uint32_t>(o.initial)};
   uint64_t hash = 0;
-  for (const uint64_t field : fields) hash = table::mix_key(hash ^ field) + 0x9E3779B97F4A7C15u;
+  for (const uint64_t field : fields) hash = table::hash_with(hash, field);
   return hash;
 }
 

@@ -17,7 +17,7 @@ constexpr std::chrono::nanoseconds kLeavePatience = std::chrono::seconds(2);
 /// The same keys in the same order on all workers?
 Result<void> agree_on_keys(Group& group, std::span<const uint64_t> keys) {
   uint64_t hash = keys.size();
-  for (const uint64_t key : keys) hash = table::mix_key(hash ^ key) + 0x9E3779B97F4A7C15u;
+  for (const uint64_t key : keys) hash = table::hash_with(hash, key);
   const auto same = same_on_all(group, hash);
   if (!same) return fail(same.error());
   if (*same) return {};
@@ -135,7 +135,7 @@ void Worker::place_rows(std::span<const uint64_t> keys) {
 Result<void> Worker::pull(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
   if (auto sorted = sort_keys(keys); !sorted) return sorted;
-  if (auto begun = begin_cold(nullptr); !begun) return fail_with(begun.error());
+  if (auto begun = begin_cold(Task::kStep, nullptr); !begun) return fail_with(begun.error());
   if (auto done = finish_round(Task::kStep); !done) return fail_with(done.error());
   place_rows(keys);
   return {};
@@ -161,7 +161,7 @@ Result<void> Worker::step(const float* gradients, std::span<const uint64_t> next
     if (!begun) return fail(begun.error());
     hot = std::move(*begun);
   }
-  if (auto begun = begin_cold(gradients); !begun) return begun;
+  if (auto begun = begin_cold(Task::kStep, gradients); !begun) return begun;
   if (auto done = finish_round(Task::kStep); !done) return done;
   if (hot) {
     if (auto done = hot->wait(); !done) return done;

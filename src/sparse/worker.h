@@ -106,7 +106,7 @@ class Worker {
   Result<void> post_plans(Task task);
   Result<void> post_segment(Task task, uint32_t segment);
   Result<void> finish_round(Task task);
-  Result<void> begin_cold(const float* gradients);
+  Result<void> begin_cold(Task task, const float* gradients);
   Result<Work> begin_hot(const float* gradients);
   Result<void> fetch();
   void forget_keys();

@@ -95,14 +95,15 @@ Result<void> Worker::finish_round(Task task) {
   return plans_sent_->wait();
 }
 
-Result<void> Worker::begin_cold(const float* gradients) {
+/// @param gradients  of the current keys; null: pulls only.
+Result<void> Worker::begin_cold(Task task, const float* gradients) {
   for (size_t part = 0; part < parts_.size(); ++part) {
     write_body(part, gradients);
     SegmentPlan& rows = plans_[part / options_.segments].segments[part % options_.segments];
     rows.push = gradients == nullptr ? 0 : static_cast<uint32_t>(parts_[part].keys.size());
     rows.pull = static_cast<uint32_t>(next_parts_[part].keys.size());
   }
-  return post_plans(Task::kStep);
+  return post_plans(task);
 }
 
 Result<Work> Worker::begin_hot(const float* gradients) {
@@ -124,12 +125,7 @@ Result<Work> Worker::begin_hot(const float* gradients) {
 
 /// Records of next_parts_, into legs_[].reply.
 Result<void> Worker::fetch() {
-  for (size_t part = 0; part < parts_.size(); ++part) {
-    write_body(part, nullptr);
-    plans_[part / options_.segments].segments[part % options_.segments] = {
-        0, static_cast<uint32_t>(next_parts_[part].keys.size())};
-  }
-  if (auto posted = post_plans(Task::kFetch); !posted) return posted;
+  if (auto begun = begin_cold(Task::kFetch, nullptr); !begun) return begun;
   return finish_round(Task::kFetch);
 }
 

@@ -29,6 +29,11 @@ constexpr uint64_t mix_key(uint64_t key) {
   return key ^ (key >> 31);
 }
 
+/// A hash of a sequence, value by value.
+constexpr uint64_t hash_with(uint64_t hash, uint64_t value) {
+  return mix_key(hash ^ value) + 0x9E3779B97F4A7C15u;
+}
+
 struct TableShape {
   uint32_t width = 1;  ///< f32 lanes of a row, 1..65535.
   Optimizer optimizer;
