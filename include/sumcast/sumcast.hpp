@@ -85,6 +85,9 @@ struct Options {
   /// How long a waiting call looks for datagrams before it sleeps, giving its core to others
   /// between looks.
   std::chrono::nanoseconds spin = std::chrono::microseconds(100);
+  /// Listen for a daemon's results to all at once, where the network carries multicast (only with
+  /// one flow, over IPv4). Ranks may differ.
+  bool multicast = true;
   Faults faults;
 
   /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables
@@ -194,9 +197,9 @@ class Group {
                                     Reduction reduction = Reduction::kSum, const Call& call = {});
   /// Sums the rows that the ranks touched: one contribution for each cell of the table that fits a
   /// datagram, so that nothing is sent for rows nobody touched. Each row is the canonical sum over
-  /// the ranks that touched it. Through `in-network`, `server` or `direct`; wire formats native (f32,
-  /// whatever Options::wire says), bf16, fp16 and int8. The table's memory stays the operation's
-  /// until that is done.
+  /// the ranks that touched it. Through `in-network`, `server` or `direct`; wire formats native
+  /// (f32, whatever Options::wire says), bf16, fp16 and int8. The table's memory stays the
+  /// operation's until that is done.
   Result<void> sum_rows(const RowSum& table, const Call& call = {});
   Result<Work> sum_rows_async(const RowSum& table, const Call& call = {});
   Result<void> barrier(const Call& call = {});

@@ -101,6 +101,7 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   options.timeout = settings->timeout;
   options.mtu = settings->mtu;
   options.spin = settings->spin;
+  options.multicast = settings->multicast;
   const auto algorithm = algorithm_from_name(settings->algorithm);
   if (!algorithm) {
     return fail(ErrorCode::kInvalidArgument,
@@ -271,6 +272,8 @@ Result<void> Context::Impl::join() {
   e.datagram_bytes_max = std::clamp(options.mtu, 576u, 9000u) - headers;
   e.window_max = options.window;
   e.spin = options.spin;
+  // A parameter server, which this stands for, answers each worker.
+  e.multicast = options.multicast && options.algorithm != Algorithm::kServer;
   e.faults = net::FaultPlan{.loss = options.faults.loss,
                             .duplicate = options.faults.duplicate,
                             .reorder = options.faults.reorder,

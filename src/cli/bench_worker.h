@@ -25,7 +25,7 @@ struct WorkerOptions {
   uint64_t seed = 1;            ///< Of the data.
   uint32_t ranks_per_host = 1;  ///< Consecutive ranks: what must come out depends on it.
   std::string peer;             ///< wire: address of the echo; wire-echo: its own.
-  uint16_t port = 0;            ///< wire, wire-echo: rank r uses port + r.
+  uint16_t port = 0;  ///< wire, wire-echo: rank r uses port + r, and all that of rank `world`.
 };
 
 /// The command line that gives a worker these options.

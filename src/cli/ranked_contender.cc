@@ -72,7 +72,7 @@ Result<WorkerOptions> RankedContender::common_options() {
                     plan_.faults.delay, plan_.faults.seed};
   if (is_wire()) {
     options.peer = site_.cluster().address(lab::Node::aggregator());
-    options.port = site_.next_port(static_cast<uint16_t>(flags.workers));
+    options.port = site_.next_port(static_cast<uint16_t>(flags.workers + 1));
   } else if (spec().needs_daemon() || spec().needs_server()) {
     Result<std::string> address = site_.daemon_address(spec().needs_server());
     if (!address) return fail(address.error());

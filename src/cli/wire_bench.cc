@@ -19,6 +19,7 @@ namespace {
 constexpr Duration kPatience = 1s;  // Without progress: something was lost.
 constexpr uint32_t kIpUdpBytes = 28;
 constexpr uint64_t kStandardInput = UINT64_MAX;
+constexpr uint16_t kGroup = 0x5C;  // Any number: the ports differ.
 
 uint32_t payload_bytes_of(const WorkerOptions& options) {
   const auto overhead = static_cast<uint32_t>(kIpUdpBytes + wire::kHeaderBytes +
@@ -26,12 +27,20 @@ uint32_t payload_bytes_of(const WorkerOptions& options) {
   return options.library.mtu - overhead;
 }
 
-Result<net::UdpSocket> open_socket(const net::Endpoint& local, const WorkerOptions& options) {
+Result<net::UdpSocket> open_socket(const net::Endpoint& local, const WorkerOptions& options,
+                                   bool shared = false) {
   net::UdpOptions udp;
   udp.local = local;
+  udp.reuse_address = shared;
   udp.receive_buffer_bytes = options.library.socket_buffer_bytes;
   udp.send_buffer_bytes = options.library.socket_buffer_bytes;
   return net::UdpSocket::open(udp);
+}
+
+/// Where the echo sends to, all workers at once.
+net::Endpoint group_of(const WorkerOptions& options) {
+  return net::Endpoint::site_group(kGroup,
+                                   static_cast<uint16_t>(options.port + options.library.world));
 }
 
 /// Releases what has arrived and says how many datagrams it was.
@@ -49,8 +58,12 @@ uint64_t count_arrivals(net::UdpSocket& socket, net::ReceiveBuffers& buffers,
 
 class WireRole final : public WorkerRole {
  public:
-  WireRole(const WorkerOptions& options, net::UdpSocket socket, net::Poller poller)
-      : options_(options), socket_(std::move(socket)), poller_(std::move(poller)) {
+  WireRole(const WorkerOptions& options, net::UdpSocket socket, net::UdpSocket listening,
+           net::Poller poller)
+      : options_(options),
+        socket_(std::move(socket)),
+        listening_(std::move(listening)),
+        poller_(std::move(poller)) {
     window_ = options.library.window != 0 ? options.library.window : kWireWindow;
   }
 
@@ -80,12 +93,11 @@ class WireRole final : public WorkerRole {
     while (received < traffic_.datagrams) {
       const uint64_t before = sent + received;
       const bool blocked = send_window(sent, received);
-      received += count_arrivals(socket_, buffers_, batches_);
+      received += count_arrivals(listening_, buffers_, batches_);
       if (sent + received != before) continue;
       if (blocked != watching_writes_) {
         watching_writes_ = blocked;
-        const auto interest = blocked ? net::Interest::kReadWrite : net::Interest::kRead;
-        if (Result<void> done = poller_.modify(socket_.fd(), 0, interest); !done) return done;
+        if (Result<void> done = watch_writes(blocked); !done) return done;
       }
       if (poller_.wait(events_, kPatience) == 0) {
         return fail(ErrorCode::kTimeout,
@@ -95,6 +107,12 @@ class WireRole final : public WorkerRole {
       }
     }
     return {};
+  }
+
+  /// Nothing is ever read from this socket, so it is watched only while it is full.
+  Result<void> watch_writes(bool wanted) {
+    return wanted ? poller_.add(socket_.fd(), 1, net::Interest::kWrite)
+                  : poller_.remove(socket_.fd());
   }
 
   /// Sends whole batches as far as the window allows. True if the socket's buffer is full.
@@ -118,7 +136,7 @@ class WireRole final : public WorkerRole {
   }
 
   WorkerOptions options_;
-  net::UdpSocket socket_;
+  net::UdpSocket socket_, listening_;
   net::Poller poller_;
   net::ReceiveBuffers buffers_{16};
   std::array<net::ReceivedBatch, 16> batches_;
@@ -136,11 +154,17 @@ class Echo {
     Result<net::Poller> poller = net::Poller::create();
     if (!poller) return fail(poller.error());
     if (Result<void> done = poller->add(0, kStandardInput); !done) return fail(done.error());
-    Echo echo(options, std::move(*poller));
+    const net::Endpoint group = group_of(options);
+    const auto own = net::parse_endpoint(fmt::format("{}:{}", options.peer, group.port()));
+    if (!own) return fail(own.error());
+    Result<net::UdpSocket> out = open_socket(*own, options);
+    if (!out) return fail(out.error());
+    if (Result<void> done = out->send_to_groups(); !done) return fail(done.error());
+    if (Result<void> done = out->connect(group); !done) return fail(done.error());
+    Echo echo(options, std::move(*poller), std::move(*out));
     for (uint32_t rank = 0; rank < options.library.world; ++rank) {
-      const auto at = net::parse_endpoint(fmt::format("{}:{}", options.peer, options.port + rank));
-      if (!at) return fail(at.error());
-      Result<net::UdpSocket> socket = open_socket(*at, options);
+      const auto at = own->with_port(static_cast<uint16_t>(options.port + rank));
+      Result<net::UdpSocket> socket = open_socket(at, options);
       if (!socket) return fail(socket.error());
       if (Result<void> done = echo.poller_.add(socket->fd(), rank); !done) {
         return fail(done.error());
@@ -163,10 +187,10 @@ class Echo {
   }
 
  private:
-  Echo(const WorkerOptions& options, net::Poller poller)
+  Echo(const WorkerOptions& options, net::Poller poller, net::UdpSocket out)
       : poller_(std::move(poller)),
+        out_(std::move(out)),
         received_(options.library.world),
-        sent_(options.library.world),
         buffer_(net::kBatchBytesMax) {}
 
   Result<void> receive(size_t rank) {
@@ -184,32 +208,30 @@ class Echo {
     return socket.connect(from);
   }
 
-  /// Sends every worker as many datagrams as all of them have sent.
+  /// Sends all workers as many datagrams as each of them has sent.
   void fan_out() {
     const uint64_t complete = *std::min_element(received_.begin(), received_.end());
     blocked_ = false;
-    for (size_t rank = 0; rank < sockets_.size(); ++rank) {
-      while (sent_[rank] < complete) {
-        const uint32_t batch = static_cast<uint32_t>(
-            std::min<uint64_t>(complete - sent_[rank], net::segments_max(datagram_bytes_)));
-        const iovec part{buffer_.data(), size_t{batch} * datagram_bytes_};
-        net::SendRun run;
-        run.parts = {&part, 1};
-        run.datagram_bytes = run.last_bytes = datagram_bytes_;
-        run.datagrams = batch;
-        const net::SendOutcome outcome = sockets_[rank].send(run);
-        sent_[rank] += outcome.datagrams;
-        if (outcome.complete()) continue;
-        blocked_ = true;
-        break;
-      }
+    while (sent_ < complete && !blocked_) {
+      const uint32_t batch = static_cast<uint32_t>(
+          std::min<uint64_t>(complete - sent_, net::segments_max(datagram_bytes_)));
+      const iovec part{buffer_.data(), size_t{batch} * datagram_bytes_};
+      net::SendRun run;
+      run.parts = {&part, 1};
+      run.datagram_bytes = run.last_bytes = datagram_bytes_;
+      run.datagrams = batch;
+      const net::SendOutcome outcome = out_.send(run);
+      sent_ += outcome.datagrams;
+      blocked_ = !outcome.complete();
     }
   }
 
   net::Poller poller_;
   std::vector<net::UdpSocket> sockets_;
   std::unique_ptr<net::ReceiveBuffers> buffers_ = std::make_unique<net::ReceiveBuffers>(16);
-  std::vector<uint64_t> received_, sent_;  ///< Datagrams since the start, by rank.
+  net::UdpSocket out_;
+  std::vector<uint64_t> received_;  ///< Datagrams since the start, by rank.
+  uint64_t sent_ = 0;
   std::vector<std::byte> buffer_;
   uint32_t datagram_bytes_ = 0;
   bool blocked_ = false;
@@ -236,8 +258,12 @@ Result<std::unique_ptr<WorkerRole>> make_wire_role(const WorkerOptions& options)
   if (Result<void> done = socket->connect(*echo); !done) return fail(done.error());
   Result<net::Poller> poller = net::Poller::create();
   if (!poller) return fail(poller.error());
-  if (Result<void> done = poller->add(socket->fd(), 0); !done) return fail(done.error());
-  return std::make_unique<WireRole>(options, std::move(*socket), std::move(*poller));
+  Result<net::UdpSocket> listening = open_socket(group_of(options), options, true);
+  if (!listening) return fail(listening.error());
+  if (Result<void> done = listening->join_group(socket->local()); !done) return fail(done.error());
+  if (Result<void> done = poller->add(listening->fd(), 0); !done) return fail(done.error());
+  return std::make_unique<WireRole>(options, std::move(*socket), std::move(*listening),
+                                    std::move(*poller));
 }
 
 int run_wire_echo(const WorkerOptions& options) {

@@ -4,7 +4,7 @@
 //   worker r                               echo, in the aggregator's namespace
 //     sends T datagrams, at most `window`    one socket per worker, connected to it
 //     ahead of what came back                as soon as k more datagrams have come from *every*
-//     counts what comes back                 worker: one buffer of k datagrams to each of them
+//     counts what comes back                 worker: k datagrams to all of them at once (P19)
 //
 // A datagram that is lost is not sent again: the window is below what socket buffers hold, so none
 // should be. If one is, the operation fails after a second and says so.

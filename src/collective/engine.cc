@@ -229,6 +229,7 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
   operation->row_slots = rows.slots;
   operation->rows_touched = rows.touched;
   if (group->waiting == group->unfinished.size()) group->last_change = now;
+  if (route == Route::kAggregator && !tuned_in_) tune_in(now);
   start_operations(*group);
   pump(now);
   if (driving_ && next_deadline() < driver_until_) wake_.signal();
@@ -324,10 +325,14 @@ void Engine::run_background() {
 
 void Engine::run_timers(Instant now) {
   if (faults_.active()) {
-    faults_.release_due(
-        now, [&](std::span<const std::byte> datagram, uint32_t) { on_datagram(datagram, now); });
+    faults_.release_due(now, [&](std::span<const std::byte> datagram, uint32_t origin) {
+      on_datagram(datagram, origin != 0, now);
+    });
   }
   host_->on_timeout(now);
+  for (const auto& path : paths_) {
+    if (path->tune_at <= now) run_tuning(*path, now);
+  }
   std::array<core::Want, kNotesMax> probe_memory, gap_memory;
   for (auto& group : groups_) {
     if (!group || group->unfinished.empty()) continue;
@@ -352,7 +357,7 @@ void Engine::run_timers(Instant now) {
 Instant Engine::next_deadline() const {
   Instant due = host_->next_deadline();
   if (faults_.active()) due = std::min(due, faults_.next_due());
-  for (const auto& path : paths_) due = std::min(due, path->retry_at);
+  for (const auto& path : paths_) due = std::min({due, path->retry_at, path->tune_at});
   for (const auto& group : groups_) {
     if (!group || group->unfinished.empty()) continue;
     for (const auto& route : group->windows) {

@@ -27,6 +27,7 @@
 
 #include "auth/secret.h"
 #include "collective/datagram.h"
+#include "collective/multicast.h"
 #include "collective/operation.h"
 #include "collective/shard_host.h"
 #include "control/messages.h"
@@ -47,6 +48,7 @@ struct EngineOptions {
   uint32_t datagram_bytes_max = kDatagramBytesDefault;  ///< Paths are probed up to this.
   uint32_t window_max = 0;  ///< Datagrams in flight; 0: from socket buffers.
   Duration spin{0};         ///< How long to look for datagrams before sleeping (net/poll.h).
+  bool multicast = true;    ///< Listen for a daemon's results to all at once (P19).
   net::FaultPlan faults;
 };
 
@@ -120,6 +122,13 @@ class Engine final : public LocalMember {
   void on_hello_ack(Path& path, const wire::Header& header);
   void size_windows();
 
+  // engine_multicast.cc
+  void tune_in(Instant now);
+  void run_tuning(Path& path, Instant now);
+  void send_tuning(Path& path, Tuning what, size_t datagram_bytes);
+  void on_tuned(Path& path, const wire::Header& header, size_t datagram_bytes, Instant now);
+  void note_hearing(Path& path, bool heard, bool probed);
+
   // engine_send.cc
   void start_operations(Group& group);
   void pump(Instant now);
@@ -148,9 +157,10 @@ class Engine final : public LocalMember {
 
   // engine_receive.cc
   size_t receive(uint64_t token, Instant now);
-  void on_datagram(std::span<const std::byte> datagram, Instant now);
+  /// @param heard  it came to all at once (P19).
+  void on_datagram(std::span<const std::byte> datagram, bool heard, Instant now);
   void on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
-                 Instant now);
+                 bool heard, Instant now);
   void on_ask(Path& path, std::span<const std::byte> notes);
   void on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) override;
@@ -196,6 +206,8 @@ class Engine final : public LocalMember {
   std::vector<std::unique_ptr<Path>> paths_;
   std::array<std::vector<Path*>, kRoutes> routes_;
   std::vector<std::pair<Path*, uint16_t>> socket_paths_;  // By poller token, for aggregator flows.
+  static constexpr uint16_t kListening = UINT16_MAX;      // In place of a flow.
+  bool tuned_in_ = false;
   uint32_t datagram_bytes_ = 0;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Group*> group_of_slot_;

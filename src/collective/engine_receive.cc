@@ -14,22 +14,31 @@ namespace sumcast::collective {
 
 size_t Engine::receive(uint64_t token, Instant now) {
   net::UdpSocket* socket = direct_socket_.get();
+  const Path* heard = nullptr;  // A multicast group takes datagrams from anybody.
   if (token >= 2) {
     const auto& [path, flow] = socket_paths_[token - 2];
-    socket = path->sockets[flow].get();
+    if (flow == kListening) heard = path;
+    socket = heard != nullptr ? path->listening.get() : path->sockets[flow].get();
+    if (socket == nullptr) return 0;  // It has just been given up.
   }
   size_t handled = 0;
   for (;;) {
     const size_t count = socket->receive(buffers_, batches_);
     for (size_t i = 0; i < count; ++i) {
+      if (heard != nullptr && !(batches_[i].from == heard->to)) {
+        buffers_.release(batches_[i].buffer);
+        continue;
+      }
       for (const auto datagram : net::segments(batches_[i])) {
         ++handled;
         if (faults_.active()) {
-          faults_.admit(datagram, 0, now, [&](std::span<const std::byte> survivor, uint32_t) {
-            on_datagram(survivor, now);
-          });
+          const uint32_t origin = heard != nullptr;
+          faults_.admit(datagram, origin, now,
+                        [&](std::span<const std::byte> survivor, uint32_t from) {
+                          on_datagram(survivor, from != 0, now);
+                        });
         } else {
-          on_datagram(datagram, now);
+          on_datagram(datagram, heard != nullptr, now);
         }
       }
       buffers_.release(batches_[i].buffer);
@@ -38,7 +47,7 @@ size_t Engine::receive(uint64_t token, Instant now) {
   }
 }
 
-void Engine::on_datagram(std::span<const std::byte> datagram, Instant now) {
+void Engine::on_datagram(std::span<const std::byte> datagram, bool heard, Instant now) {
   wire::Header header;
   if (wire::parse(datagram, header) != wire::ParseError::kNone) {
     ++counters_.malformed;
@@ -59,13 +68,15 @@ void Engine::on_datagram(std::span<const std::byte> datagram, Instant now) {
       datagram.subspan(wire::kHeaderBytes, datagram.size() - wire::kHeaderBytes - tag);
   switch (header.kind) {
     case wire::Kind::kResult:
-      return on_result(*path, header, payload, now);
+      return on_result(*path, header, payload, heard, now);
     case wire::Kind::kAsk:
       return on_ask(*path, payload);
     case wire::Kind::kChallenge:
       return on_challenge(*path, header, payload);
     case wire::Kind::kHelloAck:
       return on_hello_ack(*path, header);
+    case wire::Kind::kTuned:
+      return on_tuned(*path, header, datagram.size(), now);
     default:
       return;  // What only workers send.
   }
@@ -74,7 +85,7 @@ void Engine::on_datagram(std::span<const std::byte> datagram, Instant now) {
 void Engine::on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                              Instant now) {
   Path* path = routes_[static_cast<size_t>(Route::kDirect)][rank_.value];
-  on_result(*path, header, lanes, now);
+  on_result(*path, header, lanes, false, now);
 }
 
 /// Are these lanes what the chunk's place expects?
@@ -93,7 +104,7 @@ bool Engine::is_storable(const Operation& operation, const ChunkPlace& place,
 }
 
 void Engine::on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
-                       Instant now) {
+                       bool heard, Instant now) {
   Group* group = header.slot < group_of_slot_.size() ? group_of_slot_[header.slot] : nullptr;
   if (group == nullptr) {
     ++counters_.stale;
@@ -142,6 +153,7 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
+    if (path.tuned) note_hearing(path, heard, delivery.probed);
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {

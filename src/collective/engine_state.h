@@ -27,6 +27,14 @@ struct Engine::Path {
   uint32_t refused = 0;  // Contributions that a full socket gave back: their repeats are no losses.
   Instant retry_at = Instant::never();
 
+  // Results to all at once (engine_multicast.cc).
+  std::unique_ptr<net::UdpSocket> listening;
+  Instant tune_at = Instant::never();  // When the next round is due.
+  uint32_t tune_rounds = 0;
+  bool hears = false, tuned = false;  // The test; results, says the shard.
+  uint32_t unheard = 0;               // Results since the last that was heard,
+  uint32_t unheard_probed = 0;        // and of these, asked for.
+
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.
   std::vector<bool> flow_proven;

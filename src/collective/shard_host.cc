@@ -77,12 +77,12 @@ void ShardHost::start_job(const control::JobPlan& plan, const std::optional<auth
   if (key) downlink = auth::derive_downlink_key(*key, plan.incarnation, plan.epoch);
   const auto sender = static_cast<uint16_t>(wire::kShardBit | options_.index);
   auto job = std::unique_ptr<Job>(
-      new Job{plan.incarnation, plan.epoch, {}, Signer(sender, downlink), {}, {}, {}, nullptr});
+      new Job{plan.incarnation, plan.epoch, {}, {}, Signer(sender, downlink), {}, {}, {}, nullptr});
   for (size_t i = 0; i < plan.members.size(); ++i) {
     const Rank rank(static_cast<uint16_t>(i));
     std::optional<auth::DatagramKey> worker;
     if (key) worker = auth::derive_worker_key(*key, plan.incarnation, plan.epoch, rank);
-    job->members.push_back(Member{Verifier(rank.value, worker), {}, 0});
+    job->members.push_back(Member{Verifier(rank.value, worker), {}});
     job->members.back().flows.resize(Member::kFlowsMax);
   }
   jobs_[plan.incarnation] = std::move(job);
@@ -253,6 +253,8 @@ void ShardHost::on_datagram(const Arrival& in) {
       return on_hello(job, header, in.bytes, *in.from);
     case wire::Kind::kPing:
       return on_ping(job, header, payload);
+    case wire::Kind::kTuneIn:
+      return on_tune_in(job, header, in.bytes.size());
     default:
       return;  // What only shards send: nothing to do with it.
   }

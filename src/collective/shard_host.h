@@ -64,6 +64,8 @@ enum class ShardWork : uint8_t {
   kOperations,
   kPacketsSent,
   kBytesSent,
+  kMulticast,  ///< Of the packets sent, those that went to all at once.
+  kUntuned,    ///< Listeners that hear no more (P19).
   kCount_
 };
 
@@ -81,6 +83,7 @@ struct ShardHostOptions {
   uint16_t index = 0;              ///< Shard index in the jobs it serves, without kShardBit.
   net::Endpoint listen;            ///< Port 0: any.
   bool socket_per_member = false;  ///< Daemon: a connected socket for each flow of each member.
+  bool multicast = true;           ///< With socket_per_member: results to all at once (P19).
   int socket_buffer_bytes = 212992;
   uint32_t receive_buffers = 64;  ///< Of 64 KiB each.
   net::FaultPlan faults;
@@ -146,11 +149,14 @@ class ShardHost {
   struct Member;
   struct Group;
   struct Job;
+  struct Outlet;
   struct Repair {
     Group* group;
     uint16_t slot;
-    uint16_t member;
+    uint16_t member;           // kListeners: all of `outlet`.
+    Outlet* outlet = nullptr;  // Of the job, which outlives its groups.
   };
+  static constexpr uint16_t kListeners = UINT16_MAX;
   struct Arrival {
     std::span<const std::byte> bytes;
     net::BufferIndex buffer;  // kNoBuffer: copy what must stay.
@@ -177,14 +183,21 @@ class ShardHost {
   void on_ping(Job& job, const wire::Header& header, std::span<const std::byte> payload);
   bool adopt_flow(Member& member, uint16_t flow, const net::Endpoint& from);
 
+  Outlet* outlet_at(Job& job, const net::Endpoint& local);
+  void on_tune_in(Job& job, const wire::Header& header, size_t datagram_bytes);
+  static bool serves(const Outlet& outlet, const Group& group);
+
   void fan_out(Group& group);
-  void send_slots(Group& group, uint16_t member, std::span<const uint16_t> slots);
-  void send_run(Group& group, uint16_t member, std::span<const uint16_t> slots);
+  void send_slots(Group& group, uint16_t member, Outlet* outlet, std::span<const uint16_t> slots);
+  void send_run(Group& group, uint16_t member, Outlet* outlet, std::span<const uint16_t> slots);
+  Flow* next_flow(Group& group, uint16_t member);
   void count_sent(const net::SendRun& run, uint32_t datagrams);
   bool deliver_locally(Group& group, std::span<const uint16_t> slots, Instant now);
   void send_asks(Group& group, std::span<const core::Ask> asks);
   void send_small(Job& job, Member& member, uint16_t flow, wire::Header header,
                   std::span<const std::byte> payload);
+  void send_signed(Job& job, net::UdpSocket& socket, const net::Endpoint* to, wire::Header header,
+                   std::span<const std::byte> payload);
   void retry_blocked();
   Group* group_of_slot(Job& job, uint16_t slot);
   uint32_t intern(const net::Endpoint& origin);

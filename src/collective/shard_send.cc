@@ -35,23 +35,40 @@ bool ShardHost::flush(Instant now) {
     const uint16_t slot[1] = {repair.slot};
     counters_.add(ShardWork::kRepairs);
     if (repair.group->job.local_rank == repair.group->ranks[repair.member]) continue;
-    send_slots(*repair.group, repair.member, slot);
+    send_slots(*repair.group, repair.member, nullptr, slot);
   }
   if (!blocked_.empty() && retry_at_ == Instant::never()) retry_at_ = now + kBlockedRetry;
   return delivered;
 }
 
 void ShardHost::fan_out(Group& group) {
+  Job& job = group.job;
+  // Where a member wants no lanes, results differ: each is sent its own.
+  const bool alike = std::ranges::none_of(group.completed, [&](uint16_t slot) {
+    const size_t version = group.version_index(slot);
+    return group.has_quiet[version] && group.result_lanes[version] != 0;
+  });
+  thread_local std::vector<const Outlet*> served;
+  served.clear();
+  for (const auto& outlet : job.outlets) {
+    if (!alike || !serves(*outlet, group)) continue;
+    send_slots(group, kListeners, outlet.get(), group.completed);
+    served.push_back(outlet.get());
+  }
   for (uint16_t member = 0; member < group.members(); ++member) {
-    if (group.job.local_rank == group.ranks[member]) continue;
-    send_slots(group, member, group.completed);
+    const Rank rank = group.ranks[member];
+    if (job.local_rank == rank) continue;
+    const Outlet* outlet = job.members[rank.value].outlet;
+    if (outlet != nullptr && std::ranges::find(served, outlet) != served.end()) continue;
+    send_slots(group, member, nullptr, group.completed);
   }
 }
 
 /// Cuts a list of slots into runs of equal datagrams.
-void ShardHost::send_slots(Group& group, uint16_t member, std::span<const uint16_t> slots) {
+void ShardHost::send_slots(Group& group, uint16_t member, Outlet* outlet,
+                           std::span<const uint16_t> slots) {
   const auto length = [&](uint16_t slot) {
-    const bool empty = group.sends_empty(slot, member);
+    const bool empty = outlet == nullptr && group.sends_empty(slot, member);
     return empty ? static_cast<uint32_t>(wire::kHeaderBytes + group.tag_bytes)
                  : group.result_bytes(slot);
   };
@@ -61,25 +78,31 @@ void ShardHost::send_slots(Group& group, uint16_t member, std::span<const uint16
     const size_t limit = std::min<size_t>(slots.size(), begin + net::segments_max(bytes));
     size_t end = begin + 1;
     while (end < limit && length(slots[end]) == bytes) ++end;
-    send_run(group, member, slots.subspan(begin, end - begin));
+    send_run(group, member, outlet, slots.subspan(begin, end - begin));
     begin = end;
   }
 }
 
-void ShardHost::send_run(Group& group, uint16_t member, std::span<const uint16_t> slots) {
+/// Flows take turns. nullptr: the member has not proved an address yet (P13); it will probe.
+ShardHost::Flow* ShardHost::next_flow(Group& group, uint16_t member) {
   Member& to = group.job.members[group.ranks[member].value];
-  Flow* flow = nullptr;
-  for (size_t i = 0; i < to.flows.size() && flow == nullptr; ++i) {
+  for (size_t i = 0; i < to.flows.size(); ++i) {
     to.next_flow = static_cast<uint16_t>((to.next_flow + 1) % to.flows.size());
-    if (to.flows[to.next_flow].proven) flow = &to.flows[to.next_flow];
+    if (to.flows[to.next_flow].proven) return &to.flows[to.next_flow];
   }
-  if (flow == nullptr) return;  // P13: it has not proved an address yet; it will probe.
+  return nullptr;
+}
+
+void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
+                         std::span<const uint16_t> slots) {
+  Flow* const flow = outlet == nullptr ? next_flow(group, member) : nullptr;
+  if (outlet == nullptr && flow == nullptr) return;
 
   std::array<iovec, net::kSegmentsMax> parts;
   size_t count = 0;
   uint32_t bytes = 0;
   for (const uint16_t slot : slots) {
-    const bool empty = group.sends_empty(slot, member);
+    const bool empty = outlet == nullptr && group.sends_empty(slot, member);
     std::byte* start = empty ? group.empty_result(slot) : group.result(slot);
     bytes = empty ? static_cast<uint32_t>(wire::kHeaderBytes + group.tag_bytes)
                   : group.result_bytes(slot);
@@ -92,18 +115,21 @@ void ShardHost::send_run(Group& group, uint16_t member, std::span<const uint16_t
     }
   }
   net::SendRun run;
-  run.to = flow->socket ? nullptr : &flow->to;
+  run.to = flow == nullptr || flow->socket ? nullptr : &flow->to;
   run.parts = {parts.data(), count};
   run.datagram_bytes = run.last_bytes = bytes;
   run.datagrams = static_cast<uint32_t>(slots.size());
-  net::UdpSocket& socket = flow->socket ? *flow->socket : socket_;
+  net::UdpSocket& socket = outlet != nullptr ? outlet->socket
+                           : flow->socket    ? *flow->socket
+                                             : socket_;
   net::SendOutcome outcome = socket.send(run);
   if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
   count_sent(run, outcome.datagrams);
+  if (outlet != nullptr) counters_.add(ShardWork::kMulticast, outcome.datagrams);
   if (outcome.would_block) {
     counters_.add(ShardWork::kBlocked);
     for (size_t i = outcome.datagrams; i < slots.size(); ++i) {
-      blocked_.push_back(Repair{&group, slots[i], member});
+      blocked_.push_back(Repair{&group, slots[i], member, outlet});
     }
   } else if (outcome.failure != net::SendFailure::kNone) {
     counters_.add(ShardWork::kSendFailures);  // Lost; the worker asks again.
@@ -120,11 +146,12 @@ void ShardHost::retry_blocked() {
   for (size_t begin = 0; begin < blocked.size();) {
     size_t end = begin;
     slots.clear();
-    while (end < blocked.size() && blocked[end].group == blocked[begin].group &&
-           blocked[end].member == blocked[begin].member) {
+    const Repair& first = blocked[begin];
+    while (end < blocked.size() && blocked[end].group == first.group &&
+           blocked[end].member == first.member && blocked[end].outlet == first.outlet) {
       slots.push_back(blocked[end++].slot);
     }
-    send_slots(*blocked[begin].group, blocked[begin].member, slots);
+    send_slots(*first.group, first.member, first.outlet, slots);
     begin = end;
   }
 }
@@ -152,6 +179,13 @@ void ShardHost::send_small(Job& job, Member& member, uint16_t flow_index, wire::
   Flow& flow = member.flows[flow_index];
   const net::Endpoint* to = flow.proven ? &flow.to : &flow.candidate;
   if (!to->is_set()) return;
+  send_signed(job, flow.socket ? *flow.socket : socket_, flow.socket ? nullptr : to, header,
+              payload);
+}
+
+/// @param to  nullptr: where the socket is connected to.
+void ShardHost::send_signed(Job& job, net::UdpSocket& socket, const net::Endpoint* to,
+                            wire::Header header, std::span<const std::byte> payload) {
   std::array<std::byte, kDatagramBytesMax> bytes;
   const size_t tag = job.signer.tag_bytes();
   const size_t total = wire::kHeaderBytes + payload.size() + tag;
@@ -163,11 +197,10 @@ void ShardHost::send_small(Job& job, Member& member, uint16_t flow_index, wire::
   job.signer.seal(header, {body, payload.size()}, bytes.data(), body + payload.size());
   const iovec part{bytes.data(), total};
   net::SendRun run;
-  run.to = flow.socket ? nullptr : to;
+  run.to = to;
   run.parts = {&part, 1};
   run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(total);
   run.datagrams = 1;
-  net::UdpSocket& socket = flow.socket ? *flow.socket : socket_;
   const net::SendOutcome outcome = socket.send(run);
   count_sent(run, outcome.datagrams);
   if (!outcome.complete()) counters_.add(ShardWork::kSendFailures);

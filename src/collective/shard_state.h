@@ -16,12 +16,21 @@ struct ShardHost::Flow {
   uint64_t token = 0;
 };
 
+/// The way to all members at once that know this shard by one address of its host (P19).
+struct ShardHost::Outlet {
+  explicit Outlet(net::UdpSocket way) : socket(std::move(way)) {}
+  net::UdpSocket socket;  // Connected to the multicast group.
+  std::vector<Rank> listeners;
+};
+
 struct ShardHost::Member {
   static constexpr uint16_t kFlowsMax = 8;
   Verifier verifier;
   std::vector<Flow> flows;  // Index is the worker's flow number.
   uint16_t next_flow = 0;
   Duration waited_for{0};
+  Outlet* outlet = nullptr;  // Of which it is a listener.
+  bool deaf = false;         // It was a listener, and is none any more.
 };
 
 /// Memory that is touched only where it is used.
@@ -84,6 +93,7 @@ struct ShardHost::Job {
   Incarnation incarnation;
   Epoch epoch;
   std::vector<Member> members;
+  std::vector<std::unique_ptr<Outlet>> outlets;
   Signer signer;
   std::vector<int32_t> group_of_slot;  // Index into groups, -1: free.
   std::vector<std::unique_ptr<Group>> groups;

@@ -125,8 +125,8 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
   const uint32_t fixed = std::min<uint32_t>(op.total, config_.slots);
   if (number < fixed || number - fixed >= op.total) return ResultVerdict::kStale;
 
-  delivery = Delivery{slot.ticket, slot.chunk, ++op.completed == op.total, now - slot.sent_at,
-                      slot.repeated};
+  delivery = Delivery{slot.ticket,        slot.chunk,    ++op.completed == op.total,
+                      now - slot.sent_at, slot.repeated, slot.acted_at != slot.sent_at};
   if (!slot.repeated) patience_.on_round_trip(delivery.since_sent);
   backoff_ = 0;
   flight_.remove(index);

@@ -50,6 +50,7 @@ struct Delivery {
   bool operation_complete = false;  ///< That was the last chunk of this shard in the operation.
   Duration since_sent{};            ///< Since this slot's contribution was last sent.
   bool repeated = false;            ///< It was sent more than once: no RTT sample (Karn).
+  bool probed = false;              ///< It was overdue, and asked for.
 };
 
 enum class ResultVerdict : uint8_t {

@@ -115,6 +115,7 @@ Result<DaemonOptions> options_of(const runtime::Settings& settings) {
   options.heartbeat = settings.heartbeat_interval;
   options.death = settings.heartbeat_death;
   options.spin = settings.spin;
+  options.multicast = settings.multicast;
   options.faults.loss = settings.fault_loss;
   options.faults.duplicate = settings.fault_duplicate;
   options.faults.reorder = settings.fault_reorder;

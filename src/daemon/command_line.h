@@ -26,7 +26,8 @@ struct DaemonOptions {
   uint32_t slots_per_job = 1024;  ///< In each thread's pool.
   Duration heartbeat = 250ms;
   Duration death = 1500ms;
-  Duration spin{0};  ///< How long a shard's thread looks before it sleeps.
+  Duration spin{0};       ///< How long a shard's thread looks before it sleeps.
+  bool multicast = true;  ///< Results to all at once.
   net::FaultPlan faults;
 };
 

@@ -88,6 +88,7 @@ Result<void> Daemon::open_threads(bool any_ports) {
     thread.listen = options_.listen.with_port(static_cast<uint16_t>(port));
     thread.faults = options_.faults;
     thread.spin = options_.spin;
+    thread.multicast = options_.multicast;
     thread.faults.seed += t;  // Threads that lose the same datagrams would rehearse less.
     thread.on_mismatch = [this](Incarnation incarnation, const control::Mismatch& mismatch) {
       report_mismatch(incarnation, mismatch);

@@ -56,12 +56,17 @@ constexpr std::array<CounterInfo, kVerdicts + kWorks> kTable = {{
     {id(ShardWork::kPacketsSent), "sumcast_tx_packets_total", "packets", "Datagrams sent"},
     {id(ShardWork::kBytesSent), "sumcast_tx_bytes_total", "bytes",
      "Bytes of datagrams sent, headers and tags included"},
+    {id(ShardWork::kMulticast), "sumcast_tx_multicast_packets_total", "packets",
+     "Of the datagrams sent, those that went to all listening workers at once"},
+    {id(ShardWork::kUntuned), "sumcast_multicast_lost_listeners_total", "workers",
+     "Workers that stopped hearing multicast and are answered one by one since"},
 }};
 
 constexpr std::array<std::string_view, kVerdicts + kWorks> kKeys = {
-    "received",  "accepted",      "duplicate",    "answered",   "stale",      "mismatch", "foreign",
-    "malformed", "unknown_job",   "unauthentic",  "control",    "results",    "repairs",  "asks",
-    "blocked",   "send_failures", "bytes_folded", "operations", "tx_packets", "tx_bytes"};
+    "received",   "accepted",  "duplicate",    "answered",      "stale",        "mismatch",
+    "foreign",    "malformed", "unknown_job",  "unauthentic",   "control",      "results",
+    "repairs",    "asks",      "blocked",      "send_failures", "bytes_folded", "operations",
+    "tx_packets", "tx_bytes",  "tx_multicast", "lost_listeners"};
 
 }  // namespace
 

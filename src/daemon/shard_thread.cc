@@ -62,6 +62,7 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ShardThreadOptions optio
   host.index = options.index;
   host.listen = port->endpoint;
   host.socket_per_member = true;
+  host.multicast = options.multicast;
   host.socket_buffer_bytes = options.socket_buffer_bytes;
   host.receive_buffers = kReceiveBuffers;
   host.faults = options.faults;

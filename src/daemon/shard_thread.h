@@ -40,7 +40,8 @@ struct ShardThreadOptions {
   net::Endpoint listen;  ///< UDP; port 0 takes a free one.
   int socket_buffer_bytes = 212992;
   net::FaultPlan faults;
-  Duration spin{0};  ///< How long to look for datagrams before sleeping.
+  Duration spin{0};       ///< How long to look for datagrams before sleeping.
+  bool multicast = true;  ///< Results to all at once (P19).
   /// Called on this thread; must not wait for it.
   collective::MismatchObserver on_mismatch;
 };

@@ -128,6 +128,12 @@ Endpoint Endpoint::loopback(Family family, uint16_t port) {
   return endpoint;
 }
 
+Endpoint Endpoint::site_group(uint16_t number, uint16_t port) {
+  Endpoint endpoint = any(Family::kIpv4, port);
+  endpoint.storage_.v4.sin_addr.s_addr = htonl(0xEFFF0000u | number);
+  return endpoint;
+}
+
 uint16_t Endpoint::port() const { return ntohs(port_bits()); }
 
 Endpoint Endpoint::with_port(uint16_t port) const {

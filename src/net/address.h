@@ -38,6 +38,8 @@ class Endpoint {
   /// All addresses of a family, as one binds to: "0.0.0.0:port" or "[::]:port".
   static Endpoint any(Family family, uint16_t port);
   static Endpoint loopback(Family family, uint16_t port);
+  /// The multicast group 239.255.x.y (RFC 2365: stays at the site), x.y being `number`.
+  static Endpoint site_group(uint16_t number, uint16_t port);
 
   Family family() const { return static_cast<Family>(storage_.any.sa_family); }
   bool is_set() const { return family() != Family::kAny; }

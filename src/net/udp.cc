@@ -32,6 +32,11 @@ int forbid_fragments(int fd, const UdpOptions& options) {
   return set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
 }
 
+in_addr ipv4_of(const Endpoint& endpoint) {
+  SUMCAST_ASSERT(endpoint.family() == Family::kIpv4);
+  return reinterpret_cast<const sockaddr_in*>(endpoint.raw())->sin_addr;
+}
+
 Result<void> set_options(int fd, const UdpOptions& options) {
   const struct {
     bool wanted;
@@ -81,6 +86,9 @@ Result<UdpSocket> UdpSocket::open(const UdpOptions& options) {
         fmt::format("cannot open an {} UDP socket", name_of(options.local.family())), errno));
   }
   if (const auto set = set_options(fd.get(), options); !set) return fail(set.error());
+  // A socket gets what it joined, not what others of this host did. Kernels without it are older
+  // than any that has UDP_SEGMENT.
+  (void)set_option(fd.get(), IPPROTO_IP, IP_MULTICAST_ALL, 0);
   if (::bind(fd.get(), options.local.raw(), options.local.raw_bytes()) != 0) {
     return fail(bind_error(Transport::kUdp, options.local, errno));
   }
@@ -109,6 +117,33 @@ Result<void> UdpSocket::connect(const Endpoint& peer) {
   if (!local) return fail(local.error());
   local_ = *local;
   return {};
+}
+
+Result<void> UdpSocket::join_group(const Endpoint& interface) {
+  ip_mreqn request{};
+  request.imr_multiaddr = ipv4_of(local_);
+  request.imr_address = ipv4_of(interface);
+  if (::setsockopt(fd_.get(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request) == 0) {
+    return {};
+  }
+  return fail(system_error(fmt::format("cannot join the multicast group {} at {}",
+                                       local_.address_text(), interface.address_text()),
+                           errno));
+}
+
+Result<void> UdpSocket::send_to_groups() {
+  constexpr int kThisLink = 1;
+  ip_mreqn request{};
+  request.imr_address = ipv4_of(local_);
+  int error = 0;
+  if (::setsockopt(fd_.get(), IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof request) != 0) {
+    error = errno;
+  }
+  if (error == 0) error = set_option(fd_.get(), IPPROTO_IP, IP_MULTICAST_TTL, kThisLink);
+  if (error == 0) error = set_option(fd_.get(), IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+  if (error == 0) return {};
+  return fail(system_error(
+      fmt::format("cannot send to multicast groups from {}", local_.address_text()), error));
 }
 
 int UdpSocket::receive_buffer_bytes() const { return get_option(fd_.get(), SOL_SOCKET, SO_RCVBUF); }

@@ -57,6 +57,8 @@ struct Settings {
   /// How long a thread that waits for datagrams looks for them before it sleeps. Being woken costs
   /// as much as a small operation takes; it gives its core to whoever wants it meanwhile.
   Duration spin = 100us;
+  /// Results of a daemon to all workers of its link at once, where that is found to work.
+  bool multicast = true;
   /// Slots per shard that a job asks for, datagrams: 128 of 1,500 bytes are 187 KiB in flight,
   /// which fits Linux' default socket buffer of 212,992 bytes.
   uint32_t slots = 128;

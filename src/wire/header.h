@@ -50,8 +50,10 @@ enum class Kind : uint8_t {
   kHelloAck = 9,   ///< shard -> worker: this size passed, both ways
   kPing = 10,      ///< worker -> shard: clock reading to be echoed
   kPong = 11,      ///< shard -> worker: that reading
+  kTuneIn = 12,    ///< worker -> shard: what multicast did I hear? (P19)
+  kTuned = 13,     ///< shard -> worker: to the multicast group, or that it is in use
 };
-inline constexpr uint8_t kKindMax = 11;
+inline constexpr uint8_t kKindMax = 13;
 inline constexpr uint8_t kKindReserved = 6;
 
 /// The sender of this contribution has no use for the result's lanes (reduce, reduce-scatter):

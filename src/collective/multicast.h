@@ -1,0 +1,27 @@
+// Where the results of a shard meet all who listen for them at once (P19).
+//
+// Derived, not negotiated: both sides know the job's incarnation and the shard's port. Two jobs may
+// share an address by chance; what is another's is dropped by its incarnation, like any stray
+// datagram.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "net/address.h"
+
+namespace sumcast::collective {
+
+/// `chunk` of kTuneIn and kTuned.
+enum class Tuning : uint32_t {
+  kTest = 0,   ///< Worker: say something to all. Shard: this is it.
+  kHeard = 1,  ///< Worker: I heard it. Shard: then results come that way from now on.
+  kDeaf = 2,   ///< Worker: I hear no more. It is not answered.
+};
+
+inline net::Endpoint multicast_group(Incarnation incarnation, uint16_t shard_port) {
+  return net::Endpoint::site_group(
+      static_cast<uint16_t>(incarnation.value ^ (incarnation.value >> 16)), shard_port);
+}
+
+}  // namespace sumcast::collective

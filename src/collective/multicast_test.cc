@@ -1,0 +1,115 @@
+// P19: results to all at once, for those who hear them.
+#include "collective/multicast.h"
+
+#include <gtest/gtest.h>
+
+#include "collective/test_cluster.h"
+
+namespace sumcast::collective {
+namespace {
+
+/// Operations until results go to all at once; so many are far more than it takes.
+void warm_up(Cluster& cluster) {
+  for (int i = 0; i < 400 && cluster.shard_work(ShardWork::kMulticast) == 0; ++i) {
+    check_all_reduce(cluster, 100, 1, WireFormat::kNative);
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+TEST(Multicast, GroupsAreOfTheSiteAndDifferByJob) {
+  const net::Endpoint group = multicast_group(Incarnation(0x12345678), 4711);
+  EXPECT_EQ(group.text(), "239.255.68.76:4711");
+  EXPECT_FALSE(group == multicast_group(Incarnation(0x12345679), 4711));
+}
+
+TEST(Multicast, ResultsGoOnceToAllWhoListen) {
+  for (const bool secure : {true, false}) {
+    Cluster cluster(3, {.secure = secure, .aggregator = true});
+    warm_up(cluster);
+    ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u) << "loopback carries multicast";
+    const uint64_t results = cluster.shard_work(ShardWork::kResults);
+    const uint64_t packets = cluster.shard_work(ShardWork::kPacketsSent);
+    const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
+    check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
+    const uint64_t more = cluster.shard_work(ShardWork::kResults) - results;
+    const uint64_t again = cluster.shard_work(ShardWork::kRepairs) - repairs;
+    EXPECT_GT(more, 1500u);
+    EXPECT_LT(cluster.shard_work(ShardWork::kPacketsSent) - packets, 2 * more + again)
+        << "three times, if each got its own";
+  }
+}
+
+TEST(Multicast, WhoDoesNotListenGetsItsOwn) {
+  Cluster cluster(4, {.aggregator = true, .listeners = 3});
+  warm_up(cluster);
+  EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+  check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+}
+
+TEST(Multicast, OneListenerAloneIsAnsweredAlone) {
+  Cluster cluster(3, {.aggregator = true, .listeners = 1});
+  warm_up(cluster);
+  EXPECT_EQ(cluster.shard_work(ShardWork::kMulticast), 0u);
+}
+
+TEST(Multicast, QuietMembersAreAnsweredAlone) {
+  Cluster cluster(3, {.aggregator = true});
+  warm_up(cluster);
+  const uint64_t before = cluster.shard_work(ShardWork::kMulticast);
+  const std::vector<float> ones(50000, 1.0f);
+  std::vector<std::vector<float>> outputs(3, std::vector<float>(ones.size(), 5.0f));
+  cluster.on_all([&](size_t i) {
+    wire::OperationDescriptor d;
+    d.kind = wire::OperationKind::kReduce;
+    d.root = 1;
+    d.count = ones.size();
+    auto op =
+        cluster.engines[i]->submit(GroupId(0), cluster.route(), d, ones.data(), outputs[i].data());
+    ASSERT_TRUE(op.has_value());
+    ASSERT_TRUE(cluster.engines[i]->wait(**op, runtime::monotonic_now() + 5s));
+    EXPECT_FALSE((*op)->error.has_value());
+  });
+  EXPECT_EQ(outputs[1], std::vector<float>(ones.size(), 3.0f));
+  EXPECT_EQ(outputs[0], std::vector<float>(ones.size(), 5.0f));
+  // Only the rendezvous, which has no lanes for anybody, may have gone to all.
+  EXPECT_LE(cluster.shard_work(ShardWork::kMulticast) - before, 1u);
+}
+
+TEST(Multicast, IsExactUnderLossDuplicationAndReordering) {
+  net::FaultPlan faults;
+  faults.loss = faults.duplicate = faults.reorder = 0.03;
+  Cluster cluster(3, {.aggregator = true, .faults = faults});
+  warm_up(cluster);
+  EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+  check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
+  EXPECT_EQ(cluster.shard_work(ShardWork::kUntuned), 0u) << "a little loss is no deafness";
+}
+
+/// A switch that forgets who listens: the group's datagrams end, all others go on.
+TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
+  std::string reason;
+  const auto hosts = net::NamespacePair::open(reason);
+  if (hosts == nullptr) GTEST_SKIP() << reason;
+  // The daemon's host gets a switch between its own interface and the cable.
+  if (!hosts->in_a("ip link add switch type bridge && ip link set va master switch && "
+                   "ip link add own type veth peer name port && ip link set port master switch && "
+                   "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
+                   "ip link set own up && ip link set port up && ip link set switch up")) {
+    GTEST_SKIP() << "needs the kernel's bridge";
+  }
+  Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
+  warm_up(cluster);
+  ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+  ASSERT_TRUE(hosts->in_a("bridge link set dev va mcast_flood off"));
+  check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+  // The last of them is no audience any more, and so need not say that it hears nothing.
+  EXPECT_GE(cluster.shard_work(ShardWork::kUntuned), 2u);
+  const uint64_t multicast = cluster.shard_work(ShardWork::kMulticast);
+  const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
+  check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+  EXPECT_EQ(cluster.shard_work(ShardWork::kMulticast), multicast);
+  EXPECT_LT(cluster.shard_work(ShardWork::kRepairs) - repairs, 100u);
+}
+
+}  // namespace
+}  // namespace sumcast::collective

@@ -1,0 +1,68 @@
+// One datagram for all: results to every member that has proved that it hears the job's multicast
+// group (P19). Who does not hear it, or stops doing so, is sent its own.
+#include <algorithm>
+
+#include "collective/multicast.h"
+#include "collective/shard_host.h"
+#include "collective/shard_state.h"
+
+namespace sumcast::collective {
+/// The socket towards the group on the interface that has our address `local`; nullptr if the group
+/// cannot be reached that way.
+ShardHost::Outlet* ShardHost::outlet_at(Job& job, const net::Endpoint& local) {
+  const net::Endpoint at = local.unmapped();
+  if (at.family() != net::Family::kIpv4) return nullptr;
+  for (const auto& outlet : job.outlets) {
+    if (outlet->socket.local().same_address(at)) return outlet.get();
+  }
+  net::UdpOptions udp;
+  udp.local = at;
+  udp.reuse_address = true;  // The shard's port is in use, by the shard.
+  udp.send_buffer_bytes = options_.socket_buffer_bytes;
+  auto socket = net::UdpSocket::open(udp);
+  if (!socket || !socket->send_to_groups()) return nullptr;
+  // Connected, so that nothing that others send to this port ends here.
+  if (!socket->connect(multicast_group(job.incarnation, at.port()))) return nullptr;
+  job.outlets.push_back(std::make_unique<Outlet>(std::move(*socket)));
+  return job.outlets.back().get();
+}
+
+void ShardHost::on_tune_in(Job& job, const wire::Header& header, size_t datagram_bytes) {
+  Member& member = job.members[header.sender];
+  Flow& flow = member.flows[0];
+  if (!options_.multicast || !flow.proven || !flow.socket || member.deaf) return;
+  if (header.chunk == static_cast<uint32_t>(Tuning::kDeaf)) {
+    if (member.outlet == nullptr) return;
+    std::erase(member.outlet->listeners, Rank(header.sender));
+    member.outlet = nullptr;
+    member.deaf = true;
+    return counters_.add(ShardWork::kUntuned);
+  }
+  if (datagram_bytes > kDatagramBytesMax) return;
+  Outlet* outlet = outlet_at(job, flow.socket->local());
+  if (outlet == nullptr) return;
+  wire::Header answer;
+  answer.kind = wire::Kind::kTuned;
+  answer.chunk = header.chunk;
+  if (header.chunk == static_cast<uint32_t>(Tuning::kTest)) {
+    // As long as results will be: that is what the group has to carry.
+    thread_local std::vector<std::byte> padding;
+    padding.assign(datagram_bytes - wire::kHeaderBytes - job.signer.tag_bytes(), std::byte{0});
+    return send_signed(job, outlet->socket, nullptr, answer, padding);
+  }
+  if (member.outlet == nullptr) {
+    member.outlet = outlet;
+    outlet->listeners.emplace_back(header.sender);
+  }
+  send_small(job, member, 0, answer, {});
+}
+
+/// May this group's results go to all listeners? Not if some of them are no members: what they are
+/// not meant to have would only cost them.
+bool ShardHost::serves(const Outlet& outlet, const Group& group) {
+  return outlet.listeners.size() > 1 && std::ranges::all_of(outlet.listeners, [&](Rank rank) {
+           return group.member_of_rank[rank.value] >= 0;
+         });
+}
+
+}  // namespace sumcast::collective
