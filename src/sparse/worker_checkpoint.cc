@@ -1,4 +1,4 @@
-// Checkpoints, as workers write them: servers write rows, worker 0 what binds them together.
+// Checkpoints, as workers write them (P18): servers write rows, worker 0 what binds them together.
 //
 //   all workers   flush hot rows, tell the servers           each server writes its part
 //   worker 0      collects the receipts, writes the state, then the manifest: from here it stands
