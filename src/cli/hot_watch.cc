@@ -99,18 +99,17 @@ HotWatch::NewSet HotWatch::propose() {
   return set;
 }
 
-Result<std::optional<HotWatch::NewSet>> HotWatch::decide(Group& group) {
+Result<std::optional<HotWatch::NewSet>> HotWatch::decide(sparse::Worker& rows) {
   if (period_ == 0 || rounds_ % period_ != 0) return std::nullopt;
   NewSet set;
   if (tracker_) set = propose();
   std::array<uint64_t, 2> sizes = {set.keys.size(), set.fresh};
-  constexpr uint32_t kDecider = 0;
-  auto told = group.broadcast(sizes.data(), sizes.size(), ElementType::kI64, kDecider);
+  auto told = rows.broadcast(sizes.data(), sizes.size(), ElementType::kI64);
   if (!told) return fail(told.error());
   if (sizes[0] == 0) return std::nullopt;
   set.keys.resize(sizes[0]);
   set.fresh = sizes[1];
-  told = group.broadcast(set.keys.data(), set.keys.size(), ElementType::kI64, kDecider);
+  told = rows.broadcast(set.keys.data(), set.keys.size(), ElementType::kI64);
   if (!told) return fail(told.error());
   residents_ = set.keys;
   return set;

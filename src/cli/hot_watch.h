@@ -17,7 +17,7 @@
 #include "hotset/corpus.h"
 #include "hotset/hot_tracker.h"
 #include "sparse/options.h"
-#include "sumcast/sumcast.hpp"
+#include "sparse/worker.h"
 
 namespace sumcast::cli {
 
@@ -48,7 +48,7 @@ class HotWatch {
   };
   /// Called by all workers after every round: the set to take up now, the same on all; nothing
   /// where the old one stays.
-  Result<std::optional<NewSet>> decide(Group& group);
+  Result<std::optional<NewSet>> decide(sparse::Worker& rows);
 
  private:
   NewSet propose();

@@ -26,11 +26,14 @@ constexpr int kExitUsage = 2;
 /// What rank 0 shows.
 class TrainShow {
  public:
-  explicit TrainShow(const TrainOptions& options)
+  TrainShow(const TrainOptions& options, const sparse::Options& job, const TrainPosition& from)
       : options_(options),
         progress_(
             report::probe_terminal(STDERR_FILENO, !runtime::environment("NO_COLOR").has_value())) {
     progress_.expect_bars(static_cast<int>(options.epochs));
+    if (!job.restore || options.json) return;
+    fmt::print("checkpoint {} of {}: on with epoch {}, step {}\n", job.restore->number,
+               options.checkpoint, from.epoch, from.step + 1);
   }
 
   void begin(uint32_t epoch, uint64_t steps) {
@@ -52,8 +55,14 @@ class TrainShow {
     std::fflush(stdout);
   }
 
-  void finish(const std::string& data, size_t hot_keys) const {
+  void finish(const std::string& data, size_t hot_keys, const sparse::Seat& seat) const {
+    tell_losses(seat);
     if (options_.json) return;
+    if (epochs_.empty()) {
+      fmt::print("nothing to train: the checkpoint has {} epochs; ask for more (--epochs)\n",
+                 options_.epochs);
+      return;
+    }
     using report::Align;
     const bool has_auc = epochs_.front().auc != 0;
     report::Table table({{"epoch", Align::kRight},
@@ -78,6 +87,19 @@ class TrainShow {
   }
 
  private:
+  /// Aggregators that went away.
+  void tell_losses(const sparse::Seat& seat) const {
+    if (seat.reasons().empty()) return;
+    if (options_.json) {
+      const nlohmann::ordered_json json = {
+          {"failovers", seat.reasons().size()}, {"reasons", seat.reasons()}, {"now", seat.place()}};
+      fmt::print("{}\n", json.dump());
+      return;
+    }
+    for (const std::string& reason : seat.reasons()) fmt::print("lost on the way: {}\n", reason);
+    fmt::print("sums were made by {} in the end\n", seat.place());
+  }
+
   const TrainOptions& options_;
   report::Progress progress_;
   std::vector<TrainEpoch> epochs_;
@@ -97,35 +119,47 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   if (!subject) return fail(subject.error());
   auto job = options.job((*subject)->width(), (*subject)->init_scale());
   if (!job) return fail(job.error());
+  if (auto opened = open_checkpoints(options, *job); !opened) return fail(opened.error());
   HotChoice hot = choose_hot((*subject)->sample(), options, (*subject)->width());
   return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
 
-Result<void> work(Context& context, const TrainJob& job) {
-  auto rows = sparse::Worker::create(context, job.sparse);
+/// Seats only where there is something to go on with.
+template <typename Member>
+auto make_member(sparse::Seat& seat, const TrainJob& job) {
+  return seat.has_standby() ? Member::create(seat, job.sparse)
+                            : Member::create(seat.context(), job.sparse);
+}
+
+Result<void> work(sparse::Seat& seat, const TrainJob& job) {
+  const uint32_t rank = seat.context().rank();
+  auto rows = make_member<sparse::Worker>(seat, job);
   if (!rows) return fail(rows.error());
   if (auto set = (*rows)->set_hot(job.hot.keys); !set) return set;
-  TrainWorker worker(**rows, *job.subject, job.options, job.sparse, job.hot, context.rank());
+  TrainWorker worker(**rows, *job.subject, job.options, job.sparse, job.hot, rank);
+  auto position = first_position(job.options, job.sparse, worker.dense(), rank);
+  if (!position) return fail(position.error());
   std::optional<TrainShow> show;
-  if (context.rank() == 0) show.emplace(job.options);
-  for (uint32_t epoch = 1; epoch <= job.options.epochs; ++epoch) {
-    if (show) show->begin(epoch, worker.steps());
-    auto result = worker.run_epoch(epoch, [&](uint64_t step) {
+  if (rank == 0) show.emplace(job.options, job.sparse, *position);
+  for (; position->epoch <= job.options.epochs; *position = {.epoch = position->epoch + 1}) {
+    if (show) show->begin(position->epoch, worker.steps());
+    auto result = worker.run_epoch(*position, [&](uint64_t step) {
       if (show) show->on_step(step);
     });
     if (!result) return fail(result.error());
     if (show) show->end(*result);
+    if (auto saved = worker.end_epoch(position->epoch); !saved) return saved;
   }
   if (auto done = (*rows)->set_hot({}); !done) return done;  // Servers have all rows in the end.
-  if (show) show->finish(job.subject->describe(), job.hot.keys.size());
+  if (show) show->finish(job.subject->describe(), job.hot.keys.size(), seat);
   return job.subject->finish(**rows, show.has_value());
 }
 
 Result<void> be_member(const Options& options, const TrainJob& job) {
-  auto context = Context::create(options);
-  if (!context) return fail(context.error());
-  if (options.rank < job.sparse.workers) return work(**context, job);
-  auto server = sparse::Server::create(**context, job.sparse);
+  auto seat = sparse::Seat::join(options, !job.options.require_aggregator);
+  if (!seat) return fail(seat.error());
+  if (options.rank < job.sparse.workers) return work(**seat, job);
+  auto server = make_member<sparse::Server>(**seat, job);
   if (!server) return fail(server.error());
   return (*server)->run();
 }
@@ -204,6 +238,16 @@ void add_model_options(CLI::App& command, TrainOptions& options) {
   command.add_option("--nearest", options.nearest, "word2vec: print the words most like this one");
 }
 
+void add_safety_options(CLI::App& command, TrainOptions& options) {
+  command.add_option("--checkpoint", options.checkpoint,
+                     "Write checkpoints into this directory, which worker 0 and servers share");
+  command.add_option("--checkpoint-every", options.checkpoint_every,
+                     "Steps between checkpoints; 0: after each epoch only");
+  command.add_flag("--resume", options.resume, "Go on from the directory's checkpoint, if any");
+  command.add_flag("--require-aggregator", options.require_aggregator,
+                   "End with an error if sumcastd goes away, instead of going on without it");
+}
+
 }  // namespace
 
 void add_train_command(CLI::App& app, int& exit_code) {
@@ -244,6 +288,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->default_str(options->order);
   command->add_option("--wire", options->wire, "Gradients travel as fp32, bf16, fp16, int8");
   command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
+  add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");
   command->callback([options, &exit_code] { exit_code = run_command(*options); });
 }

@@ -29,6 +29,10 @@ Result<void> TrainOptions::validate() const {
   }
   if (!(sample > 0 && sample <= 1)) return refuse("--sample", sample, "above 0 and at most 1");
   if (hot != "auto" && !number(hot)) return refuse("--hot", hot, "auto, or a number of keys");
+  if (checkpoint.empty() && (resume || checkpoint_every != 0)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--resume and --checkpoint-every: they need --checkpoint DIR");
+  }
   if (epochs == 0) return refuse("--epochs", epochs, "1 or more");
   if (batch == 0) return refuse("--batch", batch, "1 or more");
   if (order != "random" && order != "file") return refuse("--order", order, "random or file");

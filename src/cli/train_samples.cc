@@ -76,7 +76,7 @@ Result<void> SampleTask::evaluate(sparse::Worker& rows, const float* dense, Trai
     if (auto read = peek_rows(rows, batch.keys, model_.width(), weights, views); !read) return read;
     model_.predict(batch, {views, dense}, mine + at * scores);
   }
-  auto gathered = rows.group().all_gather(mine, all.data(), share * scores, ElementType::kF32);
+  auto gathered = rows.all_gather(mine, all.data(), share * scores, ElementType::kF32);
   if (!gathered) return gathered;
   // Shares are consecutive, so predictions lie in the order of the samples; only the end is empty.
   std::vector<float> labels;

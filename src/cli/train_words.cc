@@ -88,7 +88,7 @@ Result<void> WordTask::evaluate(sparse::Worker& rows, const float*, TrainEpoch& 
     sums[2] += score.above;
     sums[3] += static_cast<double>(score.drawn);
   }
-  auto summed = rows.group().all_reduce(std::span<double>(sums));
+  auto summed = rows.all_reduce(std::span<double>(sums));
   if (!summed) return summed;
   result.test_loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
   result.auc = sums[3] > 0 ? sums[2] / sums[3] : 0.5;

@@ -1,5 +1,6 @@
 #include "cli/train_worker.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/clock.h"
@@ -18,53 +19,36 @@ TrainWorker::TrainWorker(sparse::Worker& rows, const TrainSubject& subject,
       task_(subject.make_task(rank)),
       watch_(hot, options, job, rank),
       dense_rule_(job.shape.optimizer),
-      wire_(job.wire),
       width_(subject.width()),
       parameters_(subject.dense()),
       dense_(parameters_ + job.shape.optimizer.state_lanes(parameters_)),
-      dense_gradients_(parameters_) {
+      dense_gradients_(parameters_),
+      saver_(rows, options, dense_) {
   dense_rule_.rate = options.dense_rate;
   if (parameters_ == 0) return;
   subject.draw_dense(options.seed, dense_.data());
   dense_rule_.reset(dense_.data() + parameters_, parameters_);
 }
 
-/// The dense gradients' sum travels beside the rows of the same step.
-Result<Work> TrainWorker::begin_dense() {
-  Call call;
-  call.wire = wire_;
-  return rows_.group().all_reduce_async(dense_gradients_.data(), dense_gradients_.data(),
-                                        parameters_, ElementType::kF32, Reduction::kSum, call);
-}
-
-Result<void> TrainWorker::finish_dense(Work& work) {
-  if (auto done = work.wait(); !done) return done;
-  dense_rule_.step(dense_.data(), dense_.data() + parameters_, dense_gradients_.data(),
-                   parameters_);
-  return {};
-}
-
 Result<void> TrainWorker::move(const std::vector<uint64_t>& keys, const std::vector<uint64_t>& next,
                                TrainEpoch& result) {
-  std::optional<Work> dense;
-  if (parameters_ != 0) {
-    auto begun = begin_dense();
-    if (!begun) return fail(begun.error());
-    dense = std::move(*begun);
-  }
   watch_.on_round(keys);
-  auto hot = watch_.decide(rows_.group());
+  auto hot = watch_.decide(rows_);
   if (!hot) return fail(hot.error());
+  // The dense gradients' sum travels beside the rows of the same step.
   if (*hot) {
-    if (auto done = rows_.push_pull(gradients_.data(), {}); !done) return done;
+    if (auto done = rows_.push_pull(gradients_.data(), {}, dense_gradients_); !done) return done;
     if (auto set = rows_.set_hot((*hot)->keys); !set) return set;
     if (auto pulled = rows_.pull(next); !pulled) return pulled;
     ++result.swaps;
     result.swapped_keys += (*hot)->fresh;
-  } else if (auto done = rows_.push_pull(gradients_.data(), next); !done) {
+  } else if (auto done = rows_.push_pull(gradients_.data(), next, dense_gradients_); !done) {
     return done;
   }
-  return dense ? finish_dense(*dense) : Result<void>();
+  if (parameters_ == 0) return {};
+  dense_rule_.step(dense_.data(), dense_.data() + parameters_, dense_gradients_.data(),
+                   parameters_);
+  return {};
 }
 
 double TrainWorker::share_since(const sparse::WorkerCounters& before) const {
@@ -75,17 +59,18 @@ double TrainWorker::share_since(const sparse::WorkerCounters& before) const {
 }
 
 /// @return the loss of this worker's examples, each before its step.
-Result<TrainLoss> TrainWorker::train(TrainEpoch& result,
+Result<TrainLoss> TrainWorker::train(const TrainPosition& from, TrainEpoch& result,
                                      const std::function<void(uint64_t)>& on_step) {
   static const std::vector<uint64_t> kNone;
   const uint64_t steps = task_->steps();
-  const std::vector<uint64_t>* keys = &task_->make_batch(0);
+  TrainLoss loss = from.loss;
+  if (from.step >= steps) return loss;
+  const std::vector<uint64_t>* keys = &task_->make_batch(from.step);
   if (auto pulled = rows_.pull(*keys); !pulled) return fail(pulled.error());
   std::vector<const float*> rows;
-  TrainLoss loss;
   const sparse::WorkerCounters before = rows_.counters();
   sparse::WorkerCounters part = before;
-  for (uint64_t step = 0; step < steps; ++step) {
+  for (uint64_t step = from.step; step < steps; ++step) {
     rows.resize(keys->size());
     for (size_t i = 0; i < rows.size(); ++i) rows[i] = rows_.row(i);
     gradients_.resize(keys->size() * width_);
@@ -96,6 +81,10 @@ Result<TrainLoss> TrainWorker::train(TrainEpoch& result,
     const std::vector<uint64_t>& next = step + 1 < steps ? task_->make_batch(step + 1) : kNone;
     if (auto moved = move(*keys, next, result); !moved) return fail(moved.error());
     keys = &next;
+    if (step + 1 < steps) {
+      auto saved = saver_.after_step({.epoch = result.epoch, .step = step + 1, .loss = loss});
+      if (!saved) return fail(saved.error());
+    }
     if ((step + 1) * kParts / steps != step * kParts / steps) {
       result.hot_shares.push_back(share_since(part));
       part = rows_.counters();
@@ -106,18 +95,18 @@ Result<TrainLoss> TrainWorker::train(TrainEpoch& result,
   return loss;
 }
 
-Result<TrainEpoch> TrainWorker::run_epoch(uint32_t epoch,
+Result<TrainEpoch> TrainWorker::run_epoch(const TrainPosition& from,
                                           const std::function<void(uint64_t)>& on_step) {
   TrainEpoch result;
-  result.epoch = epoch;
-  result.steps = steps();
-  task_->begin_epoch(epoch);
+  result.epoch = from.epoch;
+  result.steps = steps() - std::min(from.step, steps());
+  task_->begin_epoch(from.epoch);
   const Instant begun = runtime::monotonic_now();
-  auto loss = train(result, on_step);
+  auto loss = train(from, result, on_step);
   if (!loss) return fail(loss.error());
   result.seconds = std::chrono::duration<double>(runtime::monotonic_now() - begun).count();
   std::array<double, 2> all = {loss->sum, static_cast<double>(loss->examples)};
-  auto summed = rows_.group().all_reduce(std::span<double>(all));
+  auto summed = rows_.all_reduce(std::span<double>(all));
   if (!summed) return fail(summed.error());
   result.train_loss = all[1] > 0 ? all[0] / all[1] : 0;
   if (auto done = task_->evaluate(rows_, dense_.data(), result); !done) return fail(done.error());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/hot_watch.h"
+#include "cli/train_checkpoint.h"
 #include "cli/train_task.h"
 
 namespace sumcast::cli {
@@ -20,31 +21,34 @@ class TrainWorker {
   /// Steps of an epoch.
   uint64_t steps() const { return task_->steps(); }
   /// @param on_step  called after each step with its number in the epoch. May be empty.
-  Result<TrainEpoch> run_epoch(uint32_t epoch, const std::function<void(uint64_t)>& on_step);
+  /// @param from     the epoch, and where in it to begin.
+  Result<TrainEpoch> run_epoch(const TrainPosition& from,
+                               const std::function<void(uint64_t)>& on_step);
+  /// Writes the epoch's checkpoint, if any are wanted.
+  Result<void> end_epoch(uint32_t epoch) { return saver_.after_epoch(epoch); }
 
   /// The dense parameters and, behind them, their optimiser's state: equal on all workers, and with
   /// the rows all that a model is.
   std::span<float> dense() { return dense_; }
 
  private:
-  Result<TrainLoss> train(TrainEpoch& result, const std::function<void(uint64_t)>& on_step);
+  Result<TrainLoss> train(const TrainPosition& from, TrainEpoch& result,
+                          const std::function<void(uint64_t)>& on_step);
   /// A step's gradients, and on to the keys of the next.
   Result<void> move(const std::vector<uint64_t>& keys, const std::vector<uint64_t>& next,
                     TrainEpoch& result);
-  Result<Work> begin_dense();
-  Result<void> finish_dense(Work& work);
   double share_since(const sparse::WorkerCounters& before) const;
 
   sparse::Worker& rows_;
   std::unique_ptr<TrainTask> task_;
   HotWatch watch_;
   table::Optimizer dense_rule_;
-  WireFormat wire_;
   size_t width_;                        // Of a row.
   size_t parameters_;                   // Dense ones.
   std::vector<float> dense_;            // f32[parameters] and their state.
   std::vector<float> dense_gradients_;  // f32[parameters]
   std::vector<float> gradients_;        // f32[keys][width]
+  TrainSaver saver_;
 };
 
 }  // namespace sumcast::cli

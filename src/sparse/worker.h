@@ -119,6 +119,8 @@ class Worker {
   Result<void> all_reduce(void* data, uint64_t count, ElementType type, Reduction reduction);
   /// all[w * count + i] = mine[i] of worker w; `mine` may be all + rank * count.
   Result<void> all_gather(const void* mine, void* all, uint64_t count, ElementType type);
+  /// `data` of worker 0 arrives in `data` of all.
+  Result<void> broadcast(void* data, uint64_t count, ElementType type);
 
   const WorkerCounters& counters() const { return counters_; }
   /// Workers only. Of the present context: what is done through it ends with its aggregator.

@@ -91,17 +91,7 @@ Result<void> Worker::share_outcome(const Result<void>& outcome) {
     const std::string& what = outcome.error().what;
     std::copy_n(what.begin(), std::min(what.size(), told.what.size() - 1), told.what.begin());
   }
-  const Outcome mine = told;
-  const auto tell = [this](Outcome& text) {
-    return group_.broadcast(&text, sizeof text, ElementType::kU8, 0);
-  };
-  auto done = perform(
-      [&] {
-        told = mine;
-        return tell(told);
-      },
-      [tell, told]() mutable { return tell(told); });
-  if (!done) return fail_with(done.error());
+  if (auto done = broadcast(&told, sizeof told, ElementType::kU8); !done) return done;
   return as_result(told.code, told.what.data());
 }
 

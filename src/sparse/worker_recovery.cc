@@ -113,6 +113,20 @@ Result<void> Worker::all_reduce(void* data, uint64_t count, ElementType type, Re
   return {};
 }
 
+Result<void> Worker::broadcast(void* data, uint64_t count, ElementType type) {
+  if (failed_) return fail(*failed_);
+  const size_t bytes = count * element_bytes(type);
+  const auto* const from = static_cast<const std::byte*>(data);
+  std::vector<std::byte> told;
+  if (seat_ != nullptr) told.assign(from, from + bytes);
+  const auto run = [&] { return group_.broadcast(data, count, type, 0); };
+  Action again = [this, told, count, type]() mutable {
+    return group_.broadcast(told.data(), count, type, 0);
+  };
+  if (auto done = perform(run, std::move(again)); !done) return fail_with(done.error());
+  return {};
+}
+
 Result<void> Worker::all_gather(const void* mine, void* all, uint64_t count, ElementType type) {
   if (failed_) return fail(*failed_);
   const size_t bytes = count * element_bytes(type);
