@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "runtime/log.h"
+
 namespace sumcast::cli {
 namespace {
 
@@ -104,7 +106,13 @@ Result<void> TrainSaver::save(TrainPosition position, bool full) {
 
 Result<void> TrainSaver::after_step(const TrainPosition& position) {
   if (options_.checkpoint_every == 0 || ++steps_ < options_.checkpoint_every) return {};
-  return save(position, false);
+  auto saved = save(position, false);
+  if (saved || saved.error().code != ErrorCode::kSystem) return saved;
+  if (rank_ == 0) {
+    runtime::log_warn(runtime::Subsystem::kInit, "no checkpoint after step {} of epoch {}: {}",
+                      position.step, position.epoch, saved.error().what);
+  }
+  return {};
 }
 
 Result<void> TrainSaver::after_epoch(uint32_t epoch) {

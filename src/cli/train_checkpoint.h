@@ -45,10 +45,12 @@ Result<TrainPosition> first_position(const TrainOptions& options, const sparse::
 class TrainSaver {
  public:
   /// All outlive it.
-  TrainSaver(sparse::Worker& rows, const TrainOptions& options, std::span<const float> dense)
-      : rows_(rows), options_(options), dense_(dense) {}
+  TrainSaver(sparse::Worker& rows, const TrainOptions& options, std::span<const float> dense,
+             uint32_t rank)
+      : rows_(rows), options_(options), dense_(dense), rank_(rank) {}
 
-  /// After a step inside an epoch. Called by all workers.
+  /// After a step inside an epoch. Called by all workers. A disk that refuses is a warning: the
+  /// last checkpoint stands, and training is worth more than the next.
   Result<void> after_step(const TrainPosition& position);
   /// After an epoch's evaluation; after the last one all rows are written.
   Result<void> after_epoch(uint32_t epoch);
@@ -59,6 +61,7 @@ class TrainSaver {
   sparse::Worker& rows_;
   const TrainOptions& options_;
   std::span<const float> dense_;
+  uint32_t rank_;
   uint64_t steps_ = 0;  // Since the last checkpoint.
   uint32_t saved_ = 0;
 };

@@ -240,7 +240,7 @@ void add_model_options(CLI::App& command, TrainOptions& options) {
 
 void add_safety_options(CLI::App& command, TrainOptions& options) {
   command.add_option("--checkpoint", options.checkpoint,
-                     "Write checkpoints into this directory, which worker 0 and servers share");
+                     "Write checkpoints into this directory, which all members share");
   command.add_option("--checkpoint-every", options.checkpoint_every,
                      "Steps between checkpoints; 0: after each epoch only");
   command.add_flag("--resume", options.resume, "Go on from the directory's checkpoint, if any");

@@ -23,7 +23,7 @@ TrainWorker::TrainWorker(sparse::Worker& rows, const TrainSubject& subject,
       parameters_(subject.dense()),
       dense_(parameters_ + job.shape.optimizer.state_lanes(parameters_)),
       dense_gradients_(parameters_),
-      saver_(rows, options, dense_) {
+      saver_(rows, options, dense_, rank) {
   dense_rule_.rate = options.dense_rate;
   if (parameters_ == 0) return;
   subject.draw_dense(options.seed, dense_.data());

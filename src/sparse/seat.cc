@@ -98,6 +98,7 @@ Result<void> Seat::add_direct(sumcast::Options options) {
   tell("");
   if (!telling) return telling;
   options.on_listening = nullptr;
+  text.back() = '\0';
   options.coordinator = text.data();
   if (options.coordinator.empty()) {
     return keep_if_all_have(fail(ErrorCode::kUnavailable, "rank 0 could not listen for it"),
@@ -117,6 +118,10 @@ bool Seat::is_lost(const Error& error) const {
     std::this_thread::sleep_for(kLookInterval);
   }
   return true;
+}
+
+void Seat::end(const std::string& reason) const {
+  for (size_t i = at_; i < contexts_.size(); ++i) contexts_[i]->world().abort(reason);
 }
 
 Result<void> Seat::move_on(const Error& error, const std::string& where) {

@@ -44,6 +44,10 @@ class Seat {
   /// `where` says what was under way, for the log.
   Result<void> move_on(const Error& error, const std::string& where);
 
+  /// This member is done for: ends the job in this context and in those that others may be in, or
+  /// come to, already. A fence, as Group::abort.
+  void end(const std::string& reason) const;
+
   /// Why each context that was given up was.
   const std::vector<std::string>& reasons() const { return reasons_; }
   /// How sums are made now: "sumcastd at 10.0.0.1:4700", or "the ranks themselves".

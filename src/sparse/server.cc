@@ -125,7 +125,10 @@ Result<void> Server::run() {
     auto served = serve_all();
     if (served) return {};
     if (seat_ == nullptr) return served;
-    if (auto moved = move_on(); !moved) return moved;
+    if (auto moved = move_on(); !moved) {
+      seat_->end("server: " + moved.error().what);
+      return moved;
+    }
   }
 }
 

@@ -111,6 +111,7 @@ Result<void> Worker::fail_with(const Error& error) {
     failed_ = error;
     group_.abort(error.what);
     context_->world().abort(error.what);
+    if (seat_ != nullptr) seat_->end(error.what);
   }
   return fail(*failed_);
 }

@@ -20,9 +20,11 @@ struct Outcome {
 };
 static_assert(sizeof(Outcome) == 512);
 
-Result<void> as_result(uint32_t code, const char* what) {
+/// @param what  of a peer: it need not end.
+Result<void> as_result(uint32_t code, std::span<const char> what) {
   if (code == 0) return {};
-  return fail(static_cast<ErrorCode>(code), what);
+  return fail(static_cast<ErrorCode>(code),
+              std::string(what.begin(), std::ranges::find(what, '\0')));
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ Result<void> Worker::commit_save(const SaveOrder& order, std::string_view state)
     const SaveReceipt& receipt = receipts_[server];
     part.files.push_back(
         {rows_name(order.number, server), receipt.rows, receipt.bytes, receipt.crc});
-    if (outcome) outcome = as_result(receipt.code, receipt.what.data());
+    if (outcome) outcome = as_result(receipt.code, receipt.what);
   }
   const std::string& directory = options_.checkpoint_directory;
   now.state.name = state_name(order.number);
@@ -92,7 +94,7 @@ Result<void> Worker::share_outcome(const Result<void>& outcome) {
     std::copy_n(what.begin(), std::min(what.size(), told.what.size() - 1), told.what.begin());
   }
   if (auto done = broadcast(&told, sizeof told, ElementType::kU8); !done) return done;
-  return as_result(told.code, told.what.data());
+  return as_result(told.code, told.what);
 }
 
 Result<void> Worker::save(bool full, std::string_view state) {
