@@ -215,6 +215,19 @@ TEST_F(TrainEndToEnd, AKilledAggregatorIsToldOfAndChangesNoBit) {
   EXPECT_THAT(contents(path("errors-1")), HasSubstr("going on with the ranks themselves"));
 }
 
+TEST_F(TrainEndToEnd, AMemberThatDiesEndsAllOthersWhateverStandbysTheyHave) {
+  Daemon daemon = start_daemon();
+  auto members = start("ended", free_port(), daemon.address);
+  wait_for_checkpoint("ended", 1);
+  ::kill(members[1].pid(), SIGKILL);
+  for (const size_t rank : {0, 2, 3}) {
+    const auto status = members[rank].wait(30s);
+    ASSERT_TRUE(status.has_value()) << "rank " << rank << " waits";
+    EXPECT_EQ(status->code, 1);
+    EXPECT_THAT(contents(path("errors-" + std::to_string(rank))), HasSubstr("rank 1"));
+  }
+}
+
 TEST_F(TrainEndToEnd, AnAggregatorThatIsRequiredIsAnErrorWhenItGoes) {
   Daemon daemon = start_daemon();
   auto members = start("ended", free_port(), daemon.address, {"--require-aggregator"});
