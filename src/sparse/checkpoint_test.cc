@@ -44,10 +44,7 @@ void train(Worker& worker, uint32_t rank, uint32_t from, uint32_t to, size_t hot
   std::vector<uint64_t> keys = batch(rank, from);
   ASSERT_TRUE(worker.pull(keys));
   for (uint32_t round = from; round < to; ++round) {
-    std::vector<float> gradients(keys.size() * 6);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-    }
+    const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
     const std::vector<uint64_t> next = batch(rank, round + 1);
     ASSERT_TRUE(worker.push_pull(gradients.data(), next));
     keys = next;

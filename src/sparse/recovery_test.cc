@@ -68,10 +68,7 @@ void train(Worker& worker, uint32_t rank, const Options& options, Rows& final,
       ASSERT_TRUE(good(worker.set_hot(hot_keys(round))));
       ASSERT_TRUE(good(worker.pull(keys)));
     }
-    std::vector<float> gradients(keys.size() * 6);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-    }
+    const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
     std::array<double, 1> number = {rank + 0.5};
     ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
     ASSERT_EQ(number[0], options.workers * options.workers / 2.0);
@@ -230,9 +227,9 @@ TEST(Recovery, WithoutSeatsTheLossIsAnErrorOnAllMembers) {
   Daemon daemon;
   const auto errors = run_job(options,
                               [&](Worker& worker, uint32_t rank) {
-                                ASSERT_TRUE(worker.set_hot(hot_keys(10)));
+                                // All have begun it when it has ended.
+                                Result<void> done = worker.pull(batch(rank, 1));
                                 if (rank == 0) daemon.kill();
-                                Result<void> done;
                                 while (done) done = worker.pull(batch(rank, 1));
                                 EXPECT_THAT(done.error().what, HasSubstr("is gone"));
                               },

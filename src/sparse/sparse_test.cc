@@ -19,10 +19,7 @@ Rows train(const Options& options, std::span<const uint64_t> hot, uint32_t flush
                 std::vector<uint64_t> keys = batch(rank, 0);
                 ASSERT_TRUE(worker.pull(keys));
                 for (uint32_t round = 0; round < kRounds; ++round) {
-                  std::vector<float> gradients(keys.size() * 6);
-                  for (size_t i = 0; i < keys.size(); ++i) {
-                    gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-                  }
+                  const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
                   const std::vector<uint64_t> next = batch(rank, round + 1);
                   auto done = worker.push_pull(gradients.data(), next);
                   ASSERT_TRUE(done.has_value()) << done.error().what;
@@ -118,10 +115,7 @@ TEST(Sparse, KeysMoveBetweenServersAndWorkersWithTheirState) {
         ASSERT_TRUE(worker.set_hot(hot_keys(5 * round)));
         ASSERT_TRUE(worker.pull(keys));
       }
-      std::vector<float> gradients(keys.size() * 6);
-      for (size_t i = 0; i < keys.size(); ++i) {
-        gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-      }
+      const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
       const std::vector<uint64_t> next = batch(rank, round + 1);
       ASSERT_TRUE(worker.push_pull(gradients.data(), next));
       keys = next;

@@ -119,6 +119,16 @@ inline void gradient_of(uint32_t rank, uint32_t round, uint64_t key, const float
   }
 }
 
+/// Of the current keys.
+inline std::vector<float> gradients_of(const Worker& worker, uint32_t rank, uint32_t round,
+                                       std::span<const uint64_t> keys) {
+  std::vector<float> gradients(keys.size() * 6);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
+  }
+  return gradients;
+}
+
 inline void expect_equal_bits(const Rows& a, const Rows& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [key, row] : a) {
