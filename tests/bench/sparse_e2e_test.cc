@@ -171,6 +171,19 @@ TEST(HotTracking, LetsDataThatStaysAsItIsAlone) {
   EXPECT_EQ(outcome.rows[0]["hot_shares"].size(), 10u);
 }
 
+TEST_F(SparseTraining, BothWaysAreComparedUntilOneLoss) {
+  const Outcome outcome = train("--model lr --hot 30 --compare");
+  EXPECT_TRUE(outcome.status.ok());
+  ASSERT_EQ(outcome.rows.size(), 2u);
+  EXPECT_EQ(outcome.rows[0]["path"], "servers");
+  EXPECT_EQ(outcome.rows[0]["hot_share"], 0.0);
+  EXPECT_EQ(outcome.rows[1]["path"], "dual");
+  EXPECT_GT(outcome.rows[1]["hot_share"], 0.1);
+  EXPECT_EQ(outcome.rows[1]["losses"], outcome.rows[0]["losses"]);
+  EXPECT_EQ(outcome.rows[1]["until_loss"], outcome.rows[0]["losses"][1]);
+  EXPECT_EQ(train("--model lr --compare --until-loss 0.000001").status.code, 2);
+}
+
 TEST_F(SparseTraining, ClassesAreComparedWithNaiveBayes) {
   const Outcome outcome = train("--model softmax");
   EXPECT_TRUE(outcome.status.ok());
