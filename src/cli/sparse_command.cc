@@ -269,7 +269,8 @@ CLI::App* add_sparse_command(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<SparseFlags>();
   command->add_option("--skew", flags->skew, "Of the keys: ctr, text, flat")
       ->default_str(flags->skew);
-  command->add_option("--path", flags->paths, "servers, dual, auto")->default_str(flags->paths);
+  command->add_option("--path", flags->paths, "servers, forward, dual, auto")
+      ->default_str(flags->paths);
   command->add_option("--workers", flags->workers, "Workers")->check(CLI::Range(1, 128));
   command->add_option("--servers", flags->servers, "Servers")->check(CLI::Range(1, 64));
   command->add_option("--rate", flags->rate, "Of each member's link, such as 300mbit");

@@ -12,7 +12,7 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr std::string_view kPathNames[] = {"servers", "dual", "auto"};
+constexpr std::string_view kPathNames[kSparsePaths] = {"servers", "dual", "auto", "forward"};
 
 Error refusal(std::string_view flag, std::string_view value, std::string_view wanted) {
   return {ErrorCode::kInvalidArgument, fmt::format("{} {}: it must be {}", flag, value, wanted)};
@@ -26,7 +26,8 @@ Result<std::vector<SparsePath>> sparse_paths(const std::string& list) {
   std::vector<SparsePath> paths;
   for (const std::string& word : split_at_commas(list)) {
     const auto* const found = std::ranges::find(kPathNames, word);
-    if (found == std::end(kPathNames)) return fail(refusal("--path", word, "servers, dual, auto"));
+    if (found == std::end(kPathNames))
+      return fail(refusal("--path", word, "servers, forward, dual, auto"));
     const auto path = static_cast<SparsePath>(found - std::begin(kPathNames));
     if (std::ranges::find(paths, path) != paths.end()) {
       return fail(refusal("--path", list, "each path once"));

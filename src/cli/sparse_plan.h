@@ -14,7 +14,7 @@ namespace sumcast::cli {
 
 struct SparseFlags {
   std::string skew = "ctr";  ///< ctr, text, flat.
-  std::string paths = "servers,dual,auto";
+  std::string paths = "servers,forward,dual,auto";
   uint32_t workers = 8;
   uint32_t servers = 1;
   std::string rate;
@@ -40,8 +40,10 @@ enum class SparsePath : uint8_t {
   kServers = 0,  ///< All keys to servers.
   kDual = 1,     ///< Hot keys through the aggregator, replicated at the workers.
   kAuto = 2,     ///< Whichever of both is faster here.
+  kForward = 3,  ///< Hot sums forwarded to the servers, hot rows pulled from there.
 };
 std::string_view name_of(SparsePath path);
+inline constexpr size_t kSparsePaths = 4;
 /// "servers,dual" and the like. kInvalidArgument names the word that is none.
 Result<std::vector<SparsePath>> sparse_paths(const std::string& list);
 

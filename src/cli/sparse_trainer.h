@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "cli/sparse_forward.h"
 #include "cli/sparse_plan.h"
 #include "dataset/key_stream.h"
 #include "sparse/worker.h"
@@ -15,11 +16,12 @@ namespace sumcast::cli {
 
 class SparseTrainer {
  public:
-  /// @param worker         outlives the trainer.
-  /// @param payload_bytes  of a datagram.
+  /// @param worker   outlives the trainer.
+  /// @param forward  of make_forward_group(), if that path is among the flags'.
   static Result<std::unique_ptr<SparseTrainer>> create(sparse::Worker& worker,
-                                                       const SparseFlags& flags, uint32_t rank,
-                                                       size_t payload_bytes);
+                                                       const SparseFlags& flags,
+                                                       const Context& context,
+                                                       std::optional<Group> forward);
 
   /// Not timed: sets the path's hot keys, pulls the first rows, trains half a flush period.
   Result<void> prepare(SparsePath path);
@@ -35,9 +37,15 @@ class SparseTrainer {
   uint64_t copy_of(uint64_t key) const;
   std::vector<uint64_t> copies_of(const std::vector<uint64_t>& keys) const;
   Result<void> train(uint32_t rounds);
-  uint64_t hash_of_rows() const;
+  /// Rows: sparse::Worker, or ForwardWorker.
+  template <typename Rows>
+  Result<void> train_with(Rows& rows, uint32_t rounds);
+  template <typename Rows>
+  static uint64_t hash_of(const Rows& rows, uint32_t width);
+  bool forwards() const { return track_ == static_cast<size_t>(SparsePath::kForward); }
 
   sparse::Worker& worker_;
+  std::unique_ptr<ForwardWorker> forward_;
   SparseFlags flags_;
   uint32_t rank_;
   std::vector<std::vector<uint64_t>> batches_;  // Distinct keys, ascending.
