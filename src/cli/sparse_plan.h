@@ -31,6 +31,9 @@ struct SparseFlags {
   uint32_t segments = 32;
   uint64_t seed = 1;
   double loss = 0;
+  std::string peer;  ///< "pslite=DIR"; empty: none.
+  bool sweep = false;
+  std::string out;  ///< Of a sweep: a file of rows, added to.
   bool json = false;
   bool loopback = false;
 };
@@ -55,14 +58,15 @@ struct SparseBlock {
   double round_us = 0;  ///< Of the block; on this worker.
   uint64_t hash = 0;    ///< Of the rows that came last.
   uint64_t hot_pushed = 0, cold_pushed = 0, hot_keys = 0;
-  std::string chosen;  ///< auto: "servers" or "dual".
+  std::string chosen;            ///< auto: "servers" or "dual".
+  std::optional<uint32_t> rank;  ///< Whose it is, if not that of the place.
 };
 std::string to_json_line(const SparseBlock& block);
 Result<SparseBlock> sparse_block_from_line(std::string_view line);
 
 /// One path's figures, over all its blocks.
 struct SparseRow {
-  SparsePath path = SparsePath::kServers;
+  std::string path;             ///< A path's name, or a peer's.
   double round_us = 0;          ///< Median over blocks of the slowest worker's mean.
   double bytes_per_worker = 0;  ///< Of a round, both directions, the busiest worker.
   double server_bytes = 0;      ///< Of a round, both directions, all servers.

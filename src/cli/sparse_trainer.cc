@@ -15,15 +15,7 @@ namespace sumcast::cli {
 namespace {
 
 constexpr size_t kTrialTrack = kSparsePaths;  // What auto tries trains copies of its own.
-constexpr uint32_t kBatches = 24;             // Drawn ahead, then again from the first.
 constexpr uint32_t kSampleBatches = 96;  // That hot keys are chosen from: none that are trained on.
-
-std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {
-  std::ranges::sort(keys);
-  const auto rest = std::ranges::unique(keys);
-  keys.erase(rest.begin(), rest.end());
-  return keys;
-}
 
 }  // namespace
 
@@ -31,15 +23,13 @@ Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& wor
                                                              const SparseFlags& flags,
                                                              const Context& context,
                                                              std::optional<Group> forward) {
-  dataset::KeyStreamOptions options;
-  options.vocabulary = flags.vocabulary;
-  options.text = flags.text;
-  auto stream = dataset::make_key_stream(flags.skew, options);
+  auto stream = make_sparse_stream(flags);
   if (!stream) return fail(stream.error());
   std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags, context.rank()));
   trainer->position_.resize(kSparsePaths + 1, 0);
   trainer->chosen_.resize(kSparsePaths);
-  trainer->draw_batches(**stream);
+  trainer->batches_ = draw_sparse_batches(**stream, flags, context.rank());
+  trainer->gradients_.resize(trainer->batches_.noise.size());
   trainer->choose_hot(**stream, context.payload_bytes());
   if (!forward) return trainer;
   auto job = sparse_options(flags);
@@ -50,20 +40,6 @@ Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& wor
   if (!worker_of) return fail(worker_of.error());
   trainer->forward_ = std::move(*worker_of);
   return trainer;
-}
-
-void SparseTrainer::draw_batches(const dataset::KeyStream& stream) {
-  Prng random(flags_.seed * 1'000'003 + rank_);
-  std::vector<uint64_t> keys;
-  size_t most = 0;
-  for (uint32_t i = 0; i < kBatches; ++i) {
-    stream.next_batch(flags_.batch, random, keys);
-    batches_.push_back(distinct(keys));
-    most = std::max(most, batches_.back().size());
-  }
-  gradients_.resize(most * flags_.width);
-  noise_.resize(most * flags_.width);
-  for (float& noise : noise_) noise = static_cast<float>(random.unit() - 0.5);
 }
 
 /// The same on all workers: they sample alike.
@@ -116,17 +92,18 @@ template <typename Rows>
 Result<void> SparseTrainer::train_with(Rows& rows, uint32_t rounds) {
   uint64_t& at = position_[track_];
   if (rows.keys() == 0) {
-    if (auto pulled = rows.pull(copies_of(batches_[at % kBatches])); !pulled) return pulled;
+    if (auto pulled = rows.pull(copies_of(batches_.keys[at % batches_.keys.size()])); !pulled)
+      return pulled;
   }
   for (uint32_t i = 0; i < rounds; ++i) {
     for (size_t key = 0; key < rows.keys(); ++key) {
       const float* const row = rows.row(key);
       for (uint32_t lane = 0; lane < flags_.width; ++lane) {
         gradients_[key * flags_.width + lane] =
-            noise_[key * flags_.width + lane] + 0.1f * row[lane];
+            batches_.noise[key * flags_.width + lane] + 0.1f * row[lane];
       }
     }
-    const auto next = copies_of(batches_[(at + 1) % kBatches]);
+    const auto next = copies_of(batches_.keys[(at + 1) % batches_.keys.size()]);
     if (auto done = rows.push_pull(gradients_.data(), next); !done) return done;
     ++at;
     if (flags_.flush_every != 0 && at % flags_.flush_every == 0) {

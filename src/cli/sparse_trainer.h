@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/time.h"
+#include "cli/sparse_batches.h"
 #include "cli/sparse_forward.h"
 #include "cli/sparse_plan.h"
-#include "dataset/key_stream.h"
 #include "sparse/worker.h"
 
 namespace sumcast::cli {
@@ -31,7 +31,6 @@ class SparseTrainer {
   SparseTrainer(sparse::Worker& worker, const SparseFlags& flags, uint32_t rank)
       : worker_(worker), flags_(flags), rank_(rank) {}
 
-  void draw_batches(const dataset::KeyStream& stream);
   void choose_hot(const dataset::KeyStream& stream, size_t payload_bytes);
   /// The track's own copy of a key.
   uint64_t copy_of(uint64_t key) const;
@@ -48,12 +47,12 @@ class SparseTrainer {
   std::unique_ptr<ForwardWorker> forward_;
   SparseFlags flags_;
   uint32_t rank_;
-  std::vector<std::vector<uint64_t>> batches_;  // Distinct keys, ascending.
-  std::vector<uint64_t> hot_;                   // Hottest first.
-  std::vector<float> noise_, gradients_;        // f32[most keys of a batch][width]
-  size_t track_ = 0;                            // Path, or what auto tries: a copy of the keys.
-  std::vector<uint64_t> position_;              // By track: rounds trained.
-  std::vector<std::string> chosen_;             // By path: what auto chose.
+  SparseBatches batches_;
+  std::vector<uint64_t> hot_;        // Hottest first.
+  std::vector<float> gradients_;     // f32[most keys of a batch][width]
+  size_t track_ = 0;                 // Path, or what auto tries: a copy of the keys.
+  std::vector<uint64_t> position_;   // By track: rounds trained.
+  std::vector<std::string> chosen_;  // By path: what auto chose.
 };
 
 }  // namespace sumcast::cli
