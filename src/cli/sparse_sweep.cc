@@ -80,9 +80,10 @@ std::string to_json_line(const SweepResult& result, const SparseFlags& flags) {
 
 Result<SweepResult> sweep_result_from_line(std::string_view line, const SparseFlags& flags) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json settings = settings_of(flags);
   SweepResult result;
   try {
-    for (const auto& [name, value] : settings_of(flags).items()) {
+    for (const auto& [name, value] : settings.items()) {
       if (json.at(name) == value) continue;
       return fail(ErrorCode::kInvalidArgument, fmt::format("measured with {} {}, not {}", name,
                                                            json.at(name).dump(), value.dump()));
