@@ -9,9 +9,8 @@
 namespace sumcast::cli {
 
 /// @param label  in front of the progress on a terminal.
-/// @return a row for each path in the flags' order, then the peer's; SparseRow::wrong says where
-/// bits
-///         differ.
+/// @return a row for each path in the flags' order, then the peer's. SparseRow::wrong counts blocks
+///         that ended with other bits than the first path's.
 Result<std::vector<SparseRow>> measure_sparse(const SparseFlags& flags, std::string_view label);
 
 /// Prints a table, or with --json a row for each path.
