@@ -10,7 +10,9 @@
 #include <thread>
 
 #include "auth/secret.h"
+#include "cli/train_compare.h"
 #include "cli/train_worker.h"
+#include "lab/interrupt.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "runtime/clock.h"
@@ -218,11 +220,20 @@ Result<void> run_train(TrainOptions& options) {
   return alone ? run_alone(*job) : be_member(*member, *job);
 }
 
-int run_command(TrainOptions& options) {
-  const Result<void> done = run_train(options);
+int outcome_of(const Result<void>& done) {
   if (done) return 0;
   fmt::print(stderr, "sumcast train: {}\n", done.error().what);
   return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+int run_command(TrainOptions& options, const CompareFlags& compare) {
+  if (!compare.wanted) return outcome_of(run_train(options));
+  const lab::ScopedInterrupt interrupt;
+  const Result<void> done = run_comparison(options, compare);
+  const int signal = lab::ScopedInterrupt::signal_number();
+  if (signal == 0) return outcome_of(done);
+  fmt::print(stderr, "sumcast train: interrupted\n");
+  return 128 + signal;
 }
 
 void add_model_options(CLI::App& command, TrainOptions& options) {
@@ -290,7 +301,15 @@ void add_train_command(CLI::App& app, int& exit_code) {
   command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
   add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");
-  command->callback([options, &exit_code] { exit_code = run_command(*options); });
+  auto compare = std::make_shared<CompareFlags>();
+  command->add_flag("--compare", compare->wanted,
+                    "Train over servers alone and with hot keys, in namespaces: time to one loss");
+  command->add_option("--link", compare->rate, "--compare: of each member, such as 100mbit");
+  command->add_option("--until-loss", compare->until_loss, "--compare: on held-out data");
+  command->add_option("--repeats", compare->repeats, "--compare: trainings each way")
+      ->check(CLI::Range(1, 100));
+  command->callback(
+      [options, compare, &exit_code] { exit_code = run_command(*options, *compare); });
 }
 
 }  // namespace sumcast::cli

@@ -16,14 +16,27 @@ TEST(SparseBench, AllPathsEndWithTheSameRowsUnderLoss) {
       "bench sparse --workers 3 --vocabulary 20000 --batch 64 --rounds 8 --flush-every 4 "
       "--repeats 2 --loss 0.01");
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.describe();
-  ASSERT_EQ(outcome.rows.size(), 3u);
+  ASSERT_EQ(outcome.rows.size(), 4u);
   for (const auto& row : outcome.rows) EXPECT_EQ(row["wrong"], 0) << row;
   EXPECT_EQ(outcome.rows[0]["path"], "servers");
   EXPECT_EQ(outcome.rows[0]["hot_keys"], 0);
-  EXPECT_EQ(outcome.rows[1]["path"], "dual");
-  EXPECT_GT(outcome.rows[1]["hot_keys"], 0);
+  EXPECT_EQ(outcome.rows[1]["path"], "forward");
+  EXPECT_EQ(outcome.rows[2]["path"], "dual");
+  for (const size_t hot : {1, 2}) {
+    EXPECT_GT(outcome.rows[hot]["hot_keys"], 0);
+    EXPECT_GT(outcome.rows[hot]["hot_share"], 0.1);
+  }
+  EXPECT_TRUE(outcome.rows[3].contains("chosen"));
+}
+
+TEST(SparseBench, HotSumsAreForwardedToSeveralServers) {
+  const Outcome outcome = run_json(
+      "bench sparse --workers 3 --servers 2 --vocabulary 20000 --batch 64 --rounds 4 "
+      "--flush-every 2 --repeats 2 --wire bf16 --path servers,forward");
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status.describe();
+  ASSERT_EQ(outcome.rows.size(), 2u);
+  EXPECT_EQ(outcome.rows[1]["wrong"], 0);
   EXPECT_GT(outcome.rows[1]["hot_share"], 0.1);
-  EXPECT_TRUE(outcome.rows[2].contains("chosen"));
 }
 
 TEST(SparseBench, ImpossibleFlagsAreUsageErrors) {
@@ -169,6 +182,19 @@ TEST(HotTracking, LetsDataThatStaysAsItIsAlone) {
   ASSERT_EQ(outcome.rows.size(), 1u);
   EXPECT_EQ(outcome.rows[0]["swaps"], 0);
   EXPECT_EQ(outcome.rows[0]["hot_shares"].size(), 10u);
+}
+
+TEST_F(SparseTraining, BothWaysAreComparedUntilOneLoss) {
+  const Outcome outcome = train("--model lr --hot 30 --compare");
+  EXPECT_TRUE(outcome.status.ok());
+  ASSERT_EQ(outcome.rows.size(), 2u);
+  EXPECT_EQ(outcome.rows[0]["path"], "servers");
+  EXPECT_EQ(outcome.rows[0]["hot_share"], 0.0);
+  EXPECT_EQ(outcome.rows[1]["path"], "dual");
+  EXPECT_GT(outcome.rows[1]["hot_share"], 0.1);
+  EXPECT_EQ(outcome.rows[1]["losses"], outcome.rows[0]["losses"]);
+  EXPECT_EQ(outcome.rows[1]["until_loss"], outcome.rows[0]["losses"][1]);
+  EXPECT_EQ(train("--model lr --compare --until-loss 0.000001").status.code, 2);
 }
 
 TEST_F(SparseTraining, ClassesAreComparedWithNaiveBayes) {
