@@ -272,6 +272,11 @@ class Context {
   Counters counters() const;
   /// Bytes of payload per datagram that the world group agreed on.
   uint32_t payload_bytes() const;
+  /// Why the coordinator, and with a daemon the aggregator, is gone, if it is: all groups are
+  /// aborted then, or about to be, and the ranks may meet in another context.
+  std::optional<Error> lost() const;
+  /// The address that this rank sends from and is reached at, with port 0: "10.0.0.1:0".
+  std::string address() const;
 
   struct Impl;  ///< Opaque.
 

@@ -231,6 +231,9 @@ uint32_t Context::payload_bytes() const {
   return static_cast<uint32_t>(world_->state_->plan.payload_bytes - wire::kHeaderBytes - tag);
 }
 
+std::optional<Error> Context::lost() const { return impl_->client->lost(); }
+std::string Context::address() const { return impl_->address; }
+
 Counters Context::counters() const {
   const collective::EngineCounters e = impl_->engine->counters();
   const collective::ShardCounters s = impl_->engine->shard_counters();
@@ -262,6 +265,7 @@ Result<void> Context::Impl::join() {
   if (!selector) return fail(selector.error());
   auto local = net::choose_local(*coordinator, *selector);
   if (!local) return fail(local.error());
+  address = local->with_port(0).text();
 
   collective::EngineOptions e;
   e.key = key;

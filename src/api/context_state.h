@@ -42,6 +42,7 @@ class NoObserver final : public control::JobObserver {
 struct Context::Impl final : public control::ClientObserver {
   Options options;
   std::optional<auth::Key> key;
+  std::string address;  // Of this rank, with port 0.
   NoObserver no_observer;
   std::unique_ptr<control::CoordinatorServer> server;  // Rank 0 without a daemon.
   std::unique_ptr<collective::Engine> engine;

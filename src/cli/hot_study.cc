@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/datagram_payload.h"
 #include "dataset/key_stream.h"
 #include "dataset/sample.h"
 #include "numeric/rows.h"
@@ -23,7 +24,6 @@ constexpr std::array<double, 3> kTopShares = {0.001, 0.01, 0.1};
 /// Libra's claim is about the first 30,000 keys, where there are twenty times as many at least.
 constexpr uint64_t kClaimedKeys = 30'000;
 constexpr uint64_t kClaimedVocabularyMin = 600'000;
-constexpr size_t kDatagramPayloadBytes = 1408;  // At MTU 1500.
 constexpr uint64_t kCurvePoints = 50;
 constexpr uint64_t kSteps = 7;  // Of the study, for the progress bar.
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -48,11 +50,21 @@ Result<std::string> obey(SparseTrainer& trainer, const std::string& line) {
   return to_json_line(*block);
 }
 
+bool with_forward(const SparseFlags& flags) {
+  const auto paths = sparse_paths(flags.paths);
+  return paths && std::ranges::find(*paths, SparsePath::kForward) != paths->end();
+}
+
 int train(Context& context, const SparseMemberOptions& options, const sparse::Options& job) {
   auto worker = sparse::Worker::create(context, job);
   if (!worker) return say_error(worker.error());
-  auto trainer =
-      SparseTrainer::create(**worker, options.flags, context.rank(), context.payload_bytes());
+  std::optional<Group> forward;
+  if (with_forward(options.flags)) {
+    auto group = make_forward_group(context);
+    if (!group) return say_error(group.error());
+    forward = std::move(*group);
+  }
+  auto trainer = SparseTrainer::create(**worker, options.flags, context, std::move(forward));
   if (!trainer) return say_error(trainer.error());
   say(R"({"ready": true})");
   char* text = nullptr;
@@ -72,11 +84,24 @@ int train(Context& context, const SparseMemberOptions& options, const sparse::Op
   return code;
 }
 
-int serve(Context& context, const sparse::Options& job) {
+int serve(Context& context, const SparseFlags& flags, const sparse::Options& job) {
   auto server = sparse::Server::create(context, job);
   if (!server) return say_error(server.error());
+  std::future<Result<void>> forwarding;
+  if (with_forward(flags)) {
+    auto group = make_forward_group(context);
+    if (!group) return say_error(group.error());
+    forwarding = std::async(std::launch::async, [&, group = std::move(*group)]() mutable {
+      auto done = ForwardServer(std::move(group), job, context.rank()).run();
+      if (!done) context.world().abort("server: " + done.error().what);
+      return done;
+    });
+  }
   say(R"({"ready": true})");
-  if (auto served = (*server)->run(); !served) return say_error(served.error());
+  const auto served = (*server)->run();
+  const auto forwarded = forwarding.valid() ? forwarding.get() : Result<void>();
+  if (!served) return say_error(served.error());
+  if (!forwarded) return say_error(forwarded.error());
   return 0;
 }
 
@@ -87,7 +112,7 @@ int run_member(const SparseMemberOptions& options) {
   auto context = Context::create(options.library);
   if (!context) return say_error(context.error());
   return options.library.rank < job->workers ? train(**context, options, *job)
-                                             : serve(**context, *job);
+                                             : serve(**context, options.flags, *job);
 }
 
 }  // namespace
@@ -101,6 +126,7 @@ std::vector<std::string> sparse_member_argv(const std::string& program,
     const std::string text = fmt::format("{}", value);
     if (!text.empty()) argv.insert(argv.end(), {flag, text});
   };
+  add("--path", flags.paths);
   add("--skew", flags.skew);
   add("--workers", flags.workers);
   add("--servers", flags.servers);
@@ -129,6 +155,7 @@ void add_sparse_member_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<SparseMemberOptions>();
   SparseFlags& flags = options->flags;
   Options& library = options->library;
+  command->add_option("--path", flags.paths);
   command->add_option("--skew", flags.skew);
   command->add_option("--workers", flags.workers);
   command->add_option("--servers", flags.servers);

@@ -3,7 +3,8 @@
 //
 //   driver                                 worker
 //                                          {"ready": true}               joined, batches are drawn
-//   prepare <path>                         {"ready": true}               hot keys set, rows pulled
+//   prepare <path> <rounds>                {"ready": true}               hot keys set, rows pulled,
+//                                                                        so many rounds trained
 //   run <rounds> <start, ns monotonic>     one SparseBlock
 //   (end of input)                         leaves
 //

@@ -12,7 +12,7 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr std::string_view kPathNames[] = {"servers", "dual", "auto"};
+constexpr std::string_view kPathNames[kSparsePaths] = {"servers", "dual", "auto", "forward"};
 
 Error refusal(std::string_view flag, std::string_view value, std::string_view wanted) {
   return {ErrorCode::kInvalidArgument, fmt::format("{} {}: it must be {}", flag, value, wanted)};
@@ -26,7 +26,8 @@ Result<std::vector<SparsePath>> sparse_paths(const std::string& list) {
   std::vector<SparsePath> paths;
   for (const std::string& word : split_at_commas(list)) {
     const auto* const found = std::ranges::find(kPathNames, word);
-    if (found == std::end(kPathNames)) return fail(refusal("--path", word, "servers, dual, auto"));
+    if (found == std::end(kPathNames))
+      return fail(refusal("--path", word, "servers, forward, dual, auto"));
     const auto path = static_cast<SparsePath>(found - std::begin(kPathNames));
     if (std::ranges::find(paths, path) != paths.end()) {
       return fail(refusal("--path", list, "each path once"));
@@ -91,6 +92,7 @@ Result<SparseBlock> sparse_block_from_line(std::string_view line) {
     block.cold_pushed = json.at("cold_pushed");
     block.hot_keys = json.at("hot_keys");
     block.chosen = json.at("chosen");
+    if (json.contains("rank")) block.rank = json.at("rank");
   } catch (const nlohmann::json::exception&) {
     return fail(ErrorCode::kInternal, fmt::format("a worker said \"{}\"", line));
   }
@@ -98,7 +100,7 @@ Result<SparseBlock> sparse_block_from_line(std::string_view line) {
 }
 
 std::string to_json_line(const SparseRow& row, const SparseFlags& flags) {
-  nlohmann::ordered_json json = {{"path", name_of(row.path)},
+  nlohmann::ordered_json json = {{"path", row.path},
                                  {"skew", flags.skew},
                                  {"workers", flags.workers},
                                  {"servers", flags.servers},
@@ -131,9 +133,8 @@ std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& 
                        {"hot keys", Align::kRight},
                        {"rows", Align::kLeft}});
   for (const SparseRow& row : rows) {
-    const std::string name = row.chosen.empty()
-                                 ? std::string(name_of(row.path))
-                                 : fmt::format("{} ({})", name_of(row.path), row.chosen);
+    const std::string name =
+        row.chosen.empty() ? row.path : fmt::format("{} ({})", row.path, row.chosen);
     table.add_row({name, fmt::format("{:.2f} ms", row.round_us / 1e3),
                    fmt::format("{:.2f}x", rows.front().round_us / row.round_us),
                    fmt::format("{:.0f} kB", row.bytes_per_worker / 1e3),

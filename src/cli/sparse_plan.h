@@ -14,7 +14,7 @@ namespace sumcast::cli {
 
 struct SparseFlags {
   std::string skew = "ctr";  ///< ctr, text, flat.
-  std::string paths = "servers,dual,auto";
+  std::string paths = "servers,forward,dual,auto";
   uint32_t workers = 8;
   uint32_t servers = 1;
   std::string rate;
@@ -31,6 +31,9 @@ struct SparseFlags {
   uint32_t segments = 32;
   uint64_t seed = 1;
   double loss = 0;
+  std::string peer;  ///< "pslite=DIR"; empty: none.
+  bool sweep = false;
+  std::string out;  ///< Of a sweep: a file of rows, added to.
   bool json = false;
   bool loopback = false;
 };
@@ -40,8 +43,10 @@ enum class SparsePath : uint8_t {
   kServers = 0,  ///< All keys to servers.
   kDual = 1,     ///< Hot keys through the aggregator, replicated at the workers.
   kAuto = 2,     ///< Whichever of both is faster here.
+  kForward = 3,  ///< Hot sums forwarded to the servers, hot rows pulled from there.
 };
 std::string_view name_of(SparsePath path);
+inline constexpr size_t kSparsePaths = 4;
 /// "servers,dual" and the like. kInvalidArgument names the word that is none.
 Result<std::vector<SparsePath>> sparse_paths(const std::string& list);
 
@@ -53,14 +58,15 @@ struct SparseBlock {
   double round_us = 0;  ///< Of the block; on this worker.
   uint64_t hash = 0;    ///< Of the rows that came last.
   uint64_t hot_pushed = 0, cold_pushed = 0, hot_keys = 0;
-  std::string chosen;  ///< auto: "servers" or "dual".
+  std::string chosen;            ///< auto: "servers" or "dual".
+  std::optional<uint32_t> rank;  ///< Whose it is, if not that of the place.
 };
 std::string to_json_line(const SparseBlock& block);
 Result<SparseBlock> sparse_block_from_line(std::string_view line);
 
 /// One path's figures, over all its blocks.
 struct SparseRow {
-  SparsePath path = SparsePath::kServers;
+  std::string path;             ///< A path's name, or a peer's.
   double round_us = 0;          ///< Median over blocks of the slowest worker's mean.
   double bytes_per_worker = 0;  ///< Of a round, both directions, the busiest worker.
   double server_bytes = 0;      ///< Of a round, both directions, all servers.

@@ -14,48 +14,32 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr size_t kPaths = 3;
-constexpr size_t kTrialTrack = kPaths;   // What auto tries trains copies of its own.
-constexpr uint32_t kBatches = 24;        // Drawn ahead, then again from the first.
+constexpr size_t kTrialTrack = kSparsePaths;  // What auto tries trains copies of its own.
 constexpr uint32_t kSampleBatches = 96;  // That hot keys are chosen from: none that are trained on.
-
-std::vector<uint64_t> distinct(std::vector<uint64_t> keys) {
-  std::ranges::sort(keys);
-  const auto rest = std::ranges::unique(keys);
-  keys.erase(rest.begin(), rest.end());
-  return keys;
-}
 
 }  // namespace
 
 Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& worker,
                                                              const SparseFlags& flags,
-                                                             uint32_t rank, size_t payload_bytes) {
-  dataset::KeyStreamOptions options;
-  options.vocabulary = flags.vocabulary;
-  options.text = flags.text;
-  auto stream = dataset::make_key_stream(flags.skew, options);
+                                                             const Context& context,
+                                                             std::optional<Group> forward) {
+  auto stream = make_sparse_stream(flags);
   if (!stream) return fail(stream.error());
-  std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags, rank));
-  trainer->position_.resize(kPaths + 1, 0);
-  trainer->chosen_.resize(kPaths);
-  trainer->draw_batches(**stream);
-  trainer->choose_hot(**stream, payload_bytes);
+  std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags, context.rank()));
+  trainer->position_.resize(kSparsePaths + 1, 0);
+  trainer->chosen_.resize(kSparsePaths);
+  trainer->batches_ = draw_sparse_batches(**stream, flags, context.rank());
+  trainer->gradients_.resize(trainer->batches_.noise.size());
+  trainer->choose_hot(**stream, context.payload_bytes());
+  if (!forward) return trainer;
+  auto job = sparse_options(flags);
+  if (!job) return fail(job.error());
+  trainer->track_ = static_cast<size_t>(SparsePath::kForward);
+  auto worker_of =
+      ForwardWorker::create(worker, std::move(*forward), *job, trainer->copies_of(trainer->hot_));
+  if (!worker_of) return fail(worker_of.error());
+  trainer->forward_ = std::move(*worker_of);
   return trainer;
-}
-
-void SparseTrainer::draw_batches(const dataset::KeyStream& stream) {
-  Prng random(flags_.seed * 1'000'003 + rank_);
-  std::vector<uint64_t> keys;
-  size_t most = 0;
-  for (uint32_t i = 0; i < kBatches; ++i) {
-    stream.next_batch(flags_.batch, random, keys);
-    batches_.push_back(distinct(keys));
-    most = std::max(most, batches_.back().size());
-  }
-  gradients_.resize(most * flags_.width);
-  noise_.resize(most * flags_.width);
-  for (float& noise : noise_) noise = static_cast<float>(random.unit() - 0.5);
 }
 
 /// The same on all workers: they sample alike.
@@ -98,26 +82,29 @@ Result<void> SparseTrainer::prepare(SparsePath path) {
   const bool is_hot = path == SparsePath::kDual || chosen == "dual";
   const auto hot = is_hot ? copies_of(hot_) : std::vector<uint64_t>();
   if (auto set = worker_.set_hot(hot); !set) return set;
+  if (forward_) forward_->forget_keys();  // They were the worker's, which others have used since.
   // Up to half a period, so that the flush in the block carries a whole period's rows.
   return train(flags_.flush_every / 2);
 }
 
 /// Gradients are real and depend on the rows, so that a stale row would show in all that follow.
-Result<void> SparseTrainer::train(uint32_t rounds) {
+template <typename Rows>
+Result<void> SparseTrainer::train_with(Rows& rows, uint32_t rounds) {
   uint64_t& at = position_[track_];
-  if (worker_.keys() == 0) {
-    if (auto pulled = worker_.pull(copies_of(batches_[at % kBatches])); !pulled) return pulled;
+  if (rows.keys() == 0) {
+    if (auto pulled = rows.pull(copies_of(batches_.keys[at % batches_.keys.size()])); !pulled)
+      return pulled;
   }
   for (uint32_t i = 0; i < rounds; ++i) {
-    for (size_t key = 0; key < worker_.keys(); ++key) {
-      const float* const row = worker_.row(key);
+    for (size_t key = 0; key < rows.keys(); ++key) {
+      const float* const row = rows.row(key);
       for (uint32_t lane = 0; lane < flags_.width; ++lane) {
         gradients_[key * flags_.width + lane] =
-            noise_[key * flags_.width + lane] + 0.1f * row[lane];
+            batches_.noise[key * flags_.width + lane] + 0.1f * row[lane];
       }
     }
-    const auto next = copies_of(batches_[(at + 1) % kBatches]);
-    if (auto done = worker_.push_pull(gradients_.data(), next); !done) return done;
+    const auto next = copies_of(batches_.keys[(at + 1) % batches_.keys.size()]);
+    if (auto done = rows.push_pull(gradients_.data(), next); !done) return done;
     ++at;
     if (flags_.flush_every != 0 && at % flags_.flush_every == 0) {
       if (auto done = worker_.flush(); !done) return done;
@@ -126,11 +113,16 @@ Result<void> SparseTrainer::train(uint32_t rounds) {
   return {};
 }
 
-uint64_t SparseTrainer::hash_of_rows() const {
-  uint64_t hash = worker_.keys();
-  for (size_t i = 0; i < worker_.keys(); ++i) {
-    for (uint32_t lane = 0; lane < flags_.width; ++lane) {
-      hash = table::hash_with(hash, std::bit_cast<uint32_t>(worker_.row(i)[lane]));
+Result<void> SparseTrainer::train(uint32_t rounds) {
+  return forwards() ? train_with(*forward_, rounds) : train_with(worker_, rounds);
+}
+
+template <typename Rows>
+uint64_t SparseTrainer::hash_of(const Rows& rows, uint32_t width) {
+  uint64_t hash = rows.keys();
+  for (size_t i = 0; i < rows.keys(); ++i) {
+    for (uint32_t lane = 0; lane < width; ++lane) {
+      hash = table::hash_with(hash, std::bit_cast<uint32_t>(rows.row(i)[lane]));
     }
   }
   return hash;
@@ -139,15 +131,17 @@ uint64_t SparseTrainer::hash_of_rows() const {
 Result<SparseBlock> SparseTrainer::run(uint32_t rounds, Instant start) {
   sleep_until(start);
   const sparse::WorkerCounters before = worker_.counters();
+  const uint64_t forwarded = forward_ ? forward_->hot_pushed() : 0;
   const Instant begun = runtime::monotonic_now();
   if (auto done = train(rounds); !done) return fail(done.error());
   const Duration wall = runtime::monotonic_now() - begun;
   SparseBlock block;
   block.round_us = static_cast<double>(wall.count()) / 1e3 / rounds;
-  block.hash = hash_of_rows();
+  block.hash = forwards() ? hash_of(*forward_, flags_.width) : hash_of(worker_, flags_.width);
   block.hot_pushed = worker_.counters().hot_pushed - before.hot_pushed;
+  if (forward_) block.hot_pushed += forward_->hot_pushed() - forwarded;
   block.cold_pushed = worker_.counters().cold_pushed - before.cold_pushed;
-  block.hot_keys = worker_.hot_keys();
+  block.hot_keys = forwards() ? hot_.size() : worker_.hot_keys();
   block.chosen = chosen_[track_];
   return block;
 }

@@ -7,19 +7,21 @@
 #include <vector>
 
 #include "base/time.h"
+#include "cli/sparse_batches.h"
+#include "cli/sparse_forward.h"
 #include "cli/sparse_plan.h"
-#include "dataset/key_stream.h"
 #include "sparse/worker.h"
 
 namespace sumcast::cli {
 
 class SparseTrainer {
  public:
-  /// @param worker         outlives the trainer.
-  /// @param payload_bytes  of a datagram.
+  /// @param worker   outlives the trainer.
+  /// @param forward  of make_forward_group(), if that path is among the flags'.
   static Result<std::unique_ptr<SparseTrainer>> create(sparse::Worker& worker,
-                                                       const SparseFlags& flags, uint32_t rank,
-                                                       size_t payload_bytes);
+                                                       const SparseFlags& flags,
+                                                       const Context& context,
+                                                       std::optional<Group> forward);
 
   /// Not timed: sets the path's hot keys, pulls the first rows, trains half a flush period.
   Result<void> prepare(SparsePath path);
@@ -29,23 +31,28 @@ class SparseTrainer {
   SparseTrainer(sparse::Worker& worker, const SparseFlags& flags, uint32_t rank)
       : worker_(worker), flags_(flags), rank_(rank) {}
 
-  void draw_batches(const dataset::KeyStream& stream);
   void choose_hot(const dataset::KeyStream& stream, size_t payload_bytes);
   /// The track's own copy of a key.
   uint64_t copy_of(uint64_t key) const;
   std::vector<uint64_t> copies_of(const std::vector<uint64_t>& keys) const;
   Result<void> train(uint32_t rounds);
-  uint64_t hash_of_rows() const;
+  /// Rows: sparse::Worker, or ForwardWorker.
+  template <typename Rows>
+  Result<void> train_with(Rows& rows, uint32_t rounds);
+  template <typename Rows>
+  static uint64_t hash_of(const Rows& rows, uint32_t width);
+  bool forwards() const { return track_ == static_cast<size_t>(SparsePath::kForward); }
 
   sparse::Worker& worker_;
+  std::unique_ptr<ForwardWorker> forward_;
   SparseFlags flags_;
   uint32_t rank_;
-  std::vector<std::vector<uint64_t>> batches_;  // Distinct keys, ascending.
-  std::vector<uint64_t> hot_;                   // Hottest first.
-  std::vector<float> noise_, gradients_;        // f32[most keys of a batch][width]
-  size_t track_ = 0;                            // Path, or what auto tries: a copy of the keys.
-  std::vector<uint64_t> position_;              // By track: rounds trained.
-  std::vector<std::string> chosen_;             // By path: what auto chose.
+  SparseBatches batches_;
+  std::vector<uint64_t> hot_;        // Hottest first.
+  std::vector<float> gradients_;     // f32[most keys of a batch][width]
+  size_t track_ = 0;                 // Path, or what auto tries: a copy of the keys.
+  std::vector<uint64_t> position_;   // By track: rounds trained.
+  std::vector<std::string> chosen_;  // By path: what auto chose.
 };
 
 }  // namespace sumcast::cli

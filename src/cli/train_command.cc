@@ -10,13 +10,14 @@
 #include <thread>
 
 #include "auth/secret.h"
+#include "cli/train_compare.h"
 #include "cli/train_worker.h"
+#include "lab/interrupt.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "runtime/clock.h"
 #include "runtime/environment.h"
 #include "sparse/server.h"
-#include "trainer/naive_bayes.h"
 
 namespace sumcast::cli {
 namespace {
@@ -27,11 +28,14 @@ constexpr int kExitUsage = 2;
 /// What rank 0 shows.
 class TrainShow {
  public:
-  explicit TrainShow(const TrainOptions& options)
+  TrainShow(const TrainOptions& options, const sparse::Options& job, const TrainPosition& from)
       : options_(options),
         progress_(
             report::probe_terminal(STDERR_FILENO, !runtime::environment("NO_COLOR").has_value())) {
     progress_.expect_bars(static_cast<int>(options.epochs));
+    if (!job.restore || options.json) return;
+    fmt::print("checkpoint {} of {}: on with epoch {}, step {}\n", job.restore->number,
+               options.checkpoint, from.epoch, from.step + 1);
   }
 
   void begin(uint32_t epoch, uint64_t steps) {
@@ -42,17 +46,25 @@ class TrainShow {
     progress_.finish(runtime::monotonic_now());
     epochs_.push_back(epoch);
     if (!options_.json) return;
-    nlohmann::ordered_json json = {{"epoch", epoch.epoch},         {"train_loss", epoch.train_loss},
-                                   {"test_loss", epoch.test_loss}, {"top_1", epoch.top_1},
-                                   {"seconds", epoch.seconds},     {"steps", epoch.steps},
-                                   {"hot_share", epoch.hot_share}};
+    nlohmann::ordered_json json = {
+        {"epoch", epoch.epoch},         {"train_loss", epoch.train_loss},
+        {"test_loss", epoch.test_loss}, {"top_1", epoch.top_1},
+        {"seconds", epoch.seconds},     {"steps", epoch.steps},
+        {"hot_share", epoch.hot_share}, {"hot_shares", epoch.hot_shares},
+        {"swaps", epoch.swaps},         {"swapped_keys", epoch.swapped_keys}};
     if (epoch.auc != 0) json["auc"] = epoch.auc;
     fmt::print("{}\n", json.dump());
     std::fflush(stdout);
   }
 
-  void finish(const TrainData& data, size_t hot_keys) const {
+  void finish(const std::string& data, size_t hot_keys, const sparse::Seat& seat) const {
+    tell_losses(seat);
     if (options_.json) return;
+    if (epochs_.empty()) {
+      fmt::print("nothing to train: the checkpoint has {} epochs; ask for more (--epochs)\n",
+                 options_.epochs);
+      return;
+    }
     using report::Align;
     const bool has_auc = epochs_.front().auc != 0;
     report::Table table({{"epoch", Align::kRight},
@@ -67,29 +79,29 @@ class TrainShow {
            has_auc ? fmt::format("{:.4f}", one.auc) : fmt::format("{:.2f} %", 100 * one.top_1),
            fmt::format("{:.2f} ms", 1e3 * one.seconds / static_cast<double>(one.steps))});
     }
-    fmt::print("{}: {} samples to train, {} to test{}\n{}", options_.data, data.train.size(),
-               data.test.size(),
-               data.labels.empty() ? std::string() : fmt::format(", {} labels", data.labels.size()),
-               table.to_string());
-    fmt::print("{} workers, {} server{}; {} hot keys take {:.0f} % of the gradients\n",
+    uint64_t swaps = 0;
+    for (const TrainEpoch& one : epochs_) swaps += one.swaps;
+    fmt::print("{}: {}\n{}", options_.data, data, table.to_string());
+    fmt::print("{} workers, {} server{}; {} hot keys take {:.0f} % of the gradients{}\n",
                options_.workers, options_.servers, options_.servers == 1 ? "" : "s", hot_keys,
-               100 * epochs_.back().hot_share);
-  }
-
-  /// The baseline that a classifier of counts must beat.
-  void compare(const TrainData& data) const {
-    const auto bayes = trainer::measure_naive_bayes(data.train, data.test, data.classes);
-    if (options_.json) {
-      const nlohmann::ordered_json json = {
-          {"baseline", "naive-bayes"}, {"top_1", bayes.top_1}, {"smoothing", bayes.smoothing}};
-      fmt::print("{}\n", json.dump());
-      return;
-    }
-    fmt::print("multinomial naive Bayes on the same data: {:.2f} % (smoothing {})\n",
-               100 * bayes.top_1, bayes.smoothing);
+               100 * epochs_.back().hot_share,
+               swaps == 0 ? std::string() : fmt::format("; {} changes of the hot set", swaps));
   }
 
  private:
+  /// Aggregators that went away.
+  void tell_losses(const sparse::Seat& seat) const {
+    if (seat.reasons().empty()) return;
+    if (options_.json) {
+      const nlohmann::ordered_json json = {
+          {"failovers", seat.reasons().size()}, {"reasons", seat.reasons()}, {"now", seat.place()}};
+      fmt::print("{}\n", json.dump());
+      return;
+    }
+    for (const std::string& reason : seat.reasons()) fmt::print("lost on the way: {}\n", reason);
+    fmt::print("sums were made by {} in the end\n", seat.place());
+  }
+
   const TrainOptions& options_;
   report::Progress progress_;
   std::vector<TrainEpoch> epochs_;
@@ -98,51 +110,58 @@ class TrainShow {
 /// What all members of this process share.
 struct TrainJob {
   const TrainOptions& options;
-  TrainData data;
-  std::unique_ptr<trainer::SparseModel> model;
+  std::unique_ptr<TrainSubject> subject;
   sparse::Options sparse;
-  std::vector<uint64_t> hot;
+  HotChoice hot;
 };
 
 Result<TrainJob> prepare(const TrainOptions& options) {
   if (auto fine = options.validate(); !fine) return fail(fine.error());
-  auto data = load_train_data(options);
-  if (!data) return fail(data.error());
-  auto model = trainer::make_sparse_model(options.model, data->classes, options.factors);
-  if (!model) return fail(model.error());
-  auto job = options.job((*model)->width(), (*model)->init_scale());
+  auto subject = make_train_subject(options);
+  if (!subject) return fail(subject.error());
+  auto job = options.job((*subject)->width(), (*subject)->init_scale());
   if (!job) return fail(job.error());
-  std::vector<uint64_t> hot = choose_hot_keys(*data, options, (*model)->width());
-  return TrainJob{options, std::move(*data), std::move(*model), *job, std::move(hot)};
+  if (auto opened = open_checkpoints(options, *job); !opened) return fail(opened.error());
+  HotChoice hot = choose_hot((*subject)->sample(), options, (*subject)->width());
+  return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
 
-Result<void> work(Context& context, const TrainJob& job) {
-  auto rows = sparse::Worker::create(context, job.sparse);
+/// Seats only where there is something to go on with.
+template <typename Member>
+auto make_member(sparse::Seat& seat, const TrainJob& job) {
+  return seat.has_standby() ? Member::create(seat, job.sparse)
+                            : Member::create(seat.context(), job.sparse);
+}
+
+Result<void> work(sparse::Seat& seat, const TrainJob& job) {
+  const uint32_t rank = seat.context().rank();
+  auto rows = make_member<sparse::Worker>(seat, job);
   if (!rows) return fail(rows.error());
-  if (auto set = (*rows)->set_hot(job.hot); !set) return set;
-  TrainWorker worker(**rows, *job.model, job.data, job.options, context.rank());
+  if (auto set = (*rows)->set_hot(job.hot.keys); !set) return set;
+  TrainWorker worker(**rows, *job.subject, job.options, job.sparse, job.hot, rank);
+  auto position = first_position(job.options, job.sparse, worker.dense(), rank);
+  if (!position) return fail(position.error());
   std::optional<TrainShow> show;
-  if (context.rank() == 0) show.emplace(job.options);
-  for (uint32_t epoch = 1; epoch <= job.options.epochs; ++epoch) {
-    if (show) show->begin(epoch, worker.steps());
-    auto result = worker.run_epoch(epoch, [&](uint64_t step) {
+  if (rank == 0) show.emplace(job.options, job.sparse, *position);
+  for (; position->epoch <= job.options.epochs; *position = {.epoch = position->epoch + 1}) {
+    if (show) show->begin(position->epoch, worker.steps());
+    auto result = worker.run_epoch(*position, [&](uint64_t step) {
       if (show) show->on_step(step);
     });
     if (!result) return fail(result.error());
     if (show) show->end(*result);
+    if (auto saved = worker.end_epoch(position->epoch); !saved) return saved;
   }
   if (auto done = (*rows)->set_hot({}); !done) return done;  // Servers have all rows in the end.
-  if (!show) return {};
-  show->finish(job.data, job.hot.size());
-  if (job.options.model == "softmax") show->compare(job.data);
-  return {};
+  if (show) show->finish(job.subject->describe(), job.hot.keys.size(), seat);
+  return job.subject->finish(**rows, show.has_value());
 }
 
 Result<void> be_member(const Options& options, const TrainJob& job) {
-  auto context = Context::create(options);
-  if (!context) return fail(context.error());
-  if (options.rank < job.sparse.workers) return work(**context, job);
-  auto server = sparse::Server::create(**context, job.sparse);
+  auto seat = sparse::Seat::join(options, !job.options.require_aggregator);
+  if (!seat) return fail(seat.error());
+  if (options.rank < job.sparse.workers) return work(**seat, job);
+  auto server = make_member<sparse::Server>(**seat, job);
   if (!server) return fail(server.error());
   return (*server)->run();
 }
@@ -201,11 +220,43 @@ Result<void> run_train(TrainOptions& options) {
   return alone ? run_alone(*job) : be_member(*member, *job);
 }
 
-int run_command(TrainOptions& options) {
-  const Result<void> done = run_train(options);
+int outcome_of(const Result<void>& done) {
   if (done) return 0;
   fmt::print(stderr, "sumcast train: {}\n", done.error().what);
   return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+int run_command(TrainOptions& options, const CompareFlags& compare) {
+  if (!compare.wanted) return outcome_of(run_train(options));
+  const lab::ScopedInterrupt interrupt;
+  const Result<void> done = run_comparison(options, compare);
+  const int signal = lab::ScopedInterrupt::signal_number();
+  if (signal == 0) return outcome_of(done);
+  fmt::print(stderr, "sumcast train: interrupted\n");
+  return 128 + signal;
+}
+
+void add_model_options(CLI::App& command, TrainOptions& options) {
+  command.add_option("--factors", options.factors, "Of fm and deepfm");
+  command.add_option("--hidden", options.hidden, "Layers of deepfm")->default_str(options.hidden);
+  command.add_option("--dense-rate", options.dense_rate, "Learning rate of deepfm's layers");
+  command.add_option("--vector", options.vector_width, "Width of word2vec's vectors");
+  command.add_option("--window", options.window, "word2vec: words on either side");
+  command.add_option("--negatives", options.negatives, "word2vec: drawn words for each real one");
+  command.add_option("--min-count", options.count_min, "word2vec: rarer words are left out");
+  command.add_option("--thin", options.thin, "word2vec: frequent words are thinned out; 0: none");
+  command.add_option("--vectors", options.vectors, "word2vec: a file for the vectors, as text");
+  command.add_option("--nearest", options.nearest, "word2vec: print the words most like this one");
+}
+
+void add_safety_options(CLI::App& command, TrainOptions& options) {
+  command.add_option("--checkpoint", options.checkpoint,
+                     "Write checkpoints into this directory, which all members share");
+  command.add_option("--checkpoint-every", options.checkpoint_every,
+                     "Steps between checkpoints; 0: after each epoch only");
+  command.add_flag("--resume", options.resume, "Go on from the directory's checkpoint, if any");
+  command.add_flag("--require-aggregator", options.require_aggregator,
+                   "End with an error if sumcastd goes away, instead of going on without it");
 }
 
 }  // namespace
@@ -214,17 +265,21 @@ void add_train_command(CLI::App& app, int& exit_code) {
   CLI::App* const command =
       app.add_subcommand("train", "Train a sparse model: workers, servers, hot keys");
   auto options = std::make_shared<TrainOptions>();
-  command->add_option("--data", options->data, "A file, or debian-packages")
+  command
+      ->add_option("--data", options->data,
+                   "A file, debian-packages, or a generated click log: ctr, ctr-drift")
       ->default_str(options->data);
+  command->add_option("--rows", options->rows, "Of ctr and ctr-drift");
   command->add_option("--format", options->format, "auto, libsvm, criteo, avazu, text, packages")
       ->default_str(options->format);
   command->add_option("--test", options->test, "A file to test on, instead of a share of the data");
   command->add_option("--test-share", options->test_share, "Of the data, kept for testing");
-  command->add_option("--model", options->model, "lr, fm, softmax")->default_str(options->model);
-  command->add_option("--factors", options->factors, "Of fm");
+  command->add_option("--model", options->model, "lr, fm, deepfm, softmax, word2vec")
+      ->default_str(options->model);
+  add_model_options(*command, *options);
   command->add_option("--optimizer", options->optimizer, table::optimizer_names())
       ->default_str(options->optimizer);
-  command->add_option("--rate", options->rate, "Learning rate");
+  command->add_option("--rate", options->rate, "Learning rate; 0: what suits the model");
   command->add_option("--epochs", options->epochs, "Passes over the data");
   command->add_option("--batch", options->batch, "Samples of each worker in a step");
   command->add_option("--workers", options->workers, "Without a launcher")
@@ -237,10 +292,24 @@ void add_train_command(CLI::App& app, int& exit_code) {
   command->add_option("--hot", options->hot, "Keys summed by the aggregator: auto, or how many")
       ->default_str(options->hot);
   command->add_option("--sample", options->sample, "Of the data, that hot keys are chosen from");
+  command->add_option("--track", options->track,
+                      "Rounds between looks at what is hot now; 0: the first choice stays");
+  command
+      ->add_option("--order", options->order, "Of samples: random, or file (as they were recorded)")
+      ->default_str(options->order);
   command->add_option("--wire", options->wire, "Gradients travel as fp32, bf16, fp16, int8");
   command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
+  add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");
-  command->callback([options, &exit_code] { exit_code = run_command(*options); });
+  auto compare = std::make_shared<CompareFlags>();
+  command->add_flag("--compare", compare->wanted,
+                    "Train over servers alone and with hot keys, in namespaces: time to one loss");
+  command->add_option("--link", compare->rate, "--compare: of each member, such as 100mbit");
+  command->add_option("--until-loss", compare->until_loss, "--compare: on held-out data");
+  command->add_option("--repeats", compare->repeats, "--compare: trainings each way")
+      ->check(CLI::Range(1, 100));
+  command->callback(
+      [options, compare, &exit_code] { exit_code = run_command(*options, *compare); });
 }
 
 }  // namespace sumcast::cli

@@ -13,18 +13,16 @@ namespace sumcast::cli {
 struct TrainData {
   std::vector<dataset::Sample> train, test;
   std::vector<std::string> labels;  ///< Names; empty where labels are numbers.
-  uint32_t classes = 0;             ///< Labels 0 .. classes - 1 occur, if they are whole numbers.
+  uint32_t classes = 0;             ///< softmax: labels 0 .. classes - 1 occur.
+  uint32_t fields = 0;              ///< deepfm: features' fields are below it.
 };
 
-/// Reads the whole data. Divided by group (source package, line), the same on all machines; keys of
-/// test samples are not looked at. kInvalidArgument: a malformed line (file, line, what), no
-/// samples, or labels that the model cannot have.
-Result<TrainData> load_train_data(const TrainOptions& options);
+/// Is a group (of lines, of one source package) kept for testing? The same on all machines.
+bool is_test(uint64_t group, const TrainOptions& options);
 
-/// Keys worth being hot for training on these links, hottest first: from a sample of the rows.
-///
-/// @param width  f32 lanes of a row.
-std::vector<uint64_t> choose_hot_keys(const TrainData& data, const TrainOptions& options,
-                                      uint32_t width);
+/// Reads the whole data, divided by group; keys of test samples are not looked at. Fields come in
+/// `fields` ranges, at most as many as deepfm takes. kInvalidArgument: a malformed line (file,
+/// line, what), no samples, or labels that the model cannot have.
+Result<TrainData> load_train_data(const TrainOptions& options);
 
 }  // namespace sumcast::cli

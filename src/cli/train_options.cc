@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+
+#include "cli/bench_plan.h"
 
 namespace sumcast::cli {
 namespace {
 
-std::optional<uint32_t> number(const std::string& text) {
+std::optional<uint32_t> number(std::string_view text) {
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -26,12 +29,40 @@ Result<void> TrainOptions::validate() const {
   }
   if (!(sample > 0 && sample <= 1)) return refuse("--sample", sample, "above 0 and at most 1");
   if (hot != "auto" && !number(hot)) return refuse("--hot", hot, "auto, or a number of keys");
+  if (checkpoint.empty() && (resume || checkpoint_every != 0)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--resume and --checkpoint-every: they need --checkpoint DIR");
+  }
   if (epochs == 0) return refuse("--epochs", epochs, "1 or more");
   if (batch == 0) return refuse("--batch", batch, "1 or more");
+  if (order != "random" && order != "file") return refuse("--order", order, "random or file");
+  const auto is_layer = [](const std::string& layer) { return number(layer).value_or(0) > 0; };
+  if (!std::ranges::all_of(split_at_commas(hidden), is_layer)) {
+    return refuse("--hidden", hidden, "numbers such as 64,32");
+  }
+  if (!(rate >= 0)) return refuse("--rate", rate, "above 0");
+  if (!(dense_rate > 0)) return refuse("--dense-rate", dense_rate, "above 0");
+  if (vector_width == 0) return refuse("--vector", vector_width, "1 or more");
+  if (window == 0) return refuse("--window", window, "1 or more");
+  if (negatives == 0) return refuse("--negatives", negatives, "1 or more");
+  if (!(thin >= 0)) return refuse("--thin", thin, "0 or more");
   return {};
 }
 
+std::vector<int> TrainOptions::hidden_layers() const {
+  std::vector<int> layers;
+  for (const std::string& layer : split_at_commas(hidden)) {
+    layers.push_back(static_cast<int>(std::min<uint32_t>(number(layer).value_or(0), INT32_MAX)));
+  }
+  return layers;
+}
+
 std::optional<uint32_t> TrainOptions::hot_keys() const { return number(hot); }
+
+float TrainOptions::step_rate() const {
+  if (rate != 0) return rate;
+  return model == "lr" ? 0.1f : model == "fm" ? 0.05f : model == "deepfm" ? 0.03f : 0.3f;
+}
 
 Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) const {
   const auto kind = table::optimizer_from_name(optimizer);
@@ -53,7 +84,7 @@ Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) cons
   options.shape.init_scale = init_scale;
   options.shape.seed = seed;
   options.shape.optimizer.kind = *kind;
-  options.shape.optimizer.rate = rate;
+  options.shape.optimizer.rate = step_rate();
   if (auto fine = options.validate(); !fine) return fail(fine.error());
   return options;
 }

@@ -1,51 +1,54 @@
-// What one worker of `sumcast train` does: epochs of rounds, and its share of the evaluation.
+// What one worker of `sumcast train` does: epochs of rounds, whatever is trained.
 #pragma once
 
 #include <functional>
 #include <vector>
 
-#include "cli/train_data.h"
-#include "sparse/worker.h"
-#include "trainer/sparse_model.h"
+#include "cli/hot_watch.h"
+#include "cli/train_checkpoint.h"
+#include "cli/train_task.h"
 
 namespace sumcast::cli {
-
-/// After an epoch; the same on all workers.
-struct TrainEpoch {
-  uint32_t epoch = 0;  ///< From 1.
-  double train_loss = 0, test_loss = 0;
-  double top_1 = 0;
-  double auc = 0;      ///< Of models with one score.
-  double seconds = 0;  ///< Of training, evaluation not counted.
-  uint64_t steps = 0;
-  double hot_share = 0;  ///< Of the gradients pushed so far by this worker.
-};
 
 class TrainWorker {
  public:
   /// All outlive the worker.
-  TrainWorker(sparse::Worker& rows, const trainer::SparseModel& model, const TrainData& data,
-              const TrainOptions& options, uint32_t rank)
-      : rows_(rows), model_(model), data_(data), options_(options), rank_(rank) {}
+  ///
+  /// @param hot  what is hot now.
+  TrainWorker(sparse::Worker& rows, const TrainSubject& subject, const TrainOptions& options,
+              const sparse::Options& job, const HotChoice& hot, uint32_t rank);
 
   /// Steps of an epoch.
-  uint64_t steps() const;
+  uint64_t steps() const { return task_->steps(); }
   /// @param on_step  called after each step with its number in the epoch. May be empty.
-  Result<TrainEpoch> run_epoch(uint32_t epoch, const std::function<void(uint64_t)>& on_step);
+  /// @param from     the epoch, and where in it to begin.
+  Result<TrainEpoch> run_epoch(const TrainPosition& from,
+                               const std::function<void(uint64_t)>& on_step);
+  /// Writes the epoch's checkpoint, if any are wanted.
+  Result<void> end_epoch(uint32_t epoch) { return saver_.after_epoch(epoch); }
+
+  /// The dense parameters and, behind them, their optimiser's state: equal on all workers, and with
+  /// the rows all that a model is.
+  std::span<float> dense() { return dense_; }
 
  private:
-  void shuffle(uint32_t epoch);
-  /// This worker's samples of a step.
-  void fill_batch(uint64_t step, trainer::SparseBatch& batch) const;
-  Result<double> train(const std::function<void(uint64_t)>& on_step);
-  Result<void> evaluate(TrainEpoch& result);
+  Result<TrainLoss> train(const TrainPosition& from, TrainEpoch& result,
+                          const std::function<void(uint64_t)>& on_step);
+  /// A step's gradients, and on to the keys of the next.
+  Result<void> move(const std::vector<uint64_t>& keys, const std::vector<uint64_t>& next,
+                    TrainEpoch& result);
+  double share_since(const sparse::WorkerCounters& before) const;
 
   sparse::Worker& rows_;
-  const trainer::SparseModel& model_;
-  const TrainData& data_;
-  const TrainOptions& options_;
-  uint32_t rank_;
-  std::vector<uint32_t> order_;  // Of the training samples in this epoch.
+  std::unique_ptr<TrainTask> task_;
+  HotWatch watch_;
+  table::Optimizer dense_rule_;
+  size_t width_;                        // Of a row.
+  size_t parameters_;                   // Dense ones.
+  std::vector<float> dense_;            // f32[parameters] and their state.
+  std::vector<float> dense_gradients_;  // f32[parameters]
+  std::vector<float> gradients_;        // f32[keys][width]
+  TrainSaver saver_;
 };
 
 }  // namespace sumcast::cli

@@ -34,6 +34,7 @@ Result<GroupPlan> ControlClient::open_group(const OpenGroup& request) {
 void ControlClient::close_group(GroupId group) { loop_->close_group(group); }
 
 std::optional<Error> ControlClient::abort_of(GroupId group) const { return loop_->abort_of(group); }
+std::optional<Error> ControlClient::lost() const { return loop_->lost(); }
 
 void ControlClient::report_overdue(const Overdue& overdue) { loop_->report_overdue(overdue); }
 

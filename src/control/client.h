@@ -83,6 +83,10 @@ class ControlClient {
   /// may have come before its caller could know the group.
   std::optional<Error> abort_of(GroupId group) const;
 
+  /// The coordinator is gone or does not answer, and why that is thought. Everything is aborted
+  /// then, or about to be.
+  std::optional<Error> lost() const;
+
   /// The rank waited too long for an operation. An abort of the group follows within a second.
   void report_overdue(const Overdue& overdue);
   /// The rank ends the group; its other members are told why.

@@ -96,6 +96,16 @@ std::optional<Error> ClientLoop::abort_of(GroupId group) const {
   return abort_of_all_;
 }
 
+std::optional<Error> ClientLoop::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+void ClientLoop::note_lost(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_) lost_ = error;
+}
+
 void ClientLoop::report_overdue(const Overdue& overdue) {
   {
     const std::lock_guard lock(mutex_);
@@ -263,13 +273,13 @@ void ClientLoop::give_up_overdue(Instant now) {
     }
   }
   for (const Overdue& late : given_up) {
-    settle_abort(late.group,
-                 Error{ErrorCode::kTimeout,
-                       fmt::format("{}: timed out after {}; the coordinator at {} did not say who "
-                                   "is missing",
-                                   operation_text(late.operation, late.sequence, late.group),
-                                   span_text(late.waited), where_)},
-                 {});
+    const Error error{ErrorCode::kTimeout,
+                      fmt::format("{}: timed out after {}; the coordinator at {} did not say who "
+                                  "is missing",
+                                  operation_text(late.operation, late.sequence, late.group),
+                                  span_text(late.waited), where_)};
+    note_lost(error);
+    settle_abort(late.group, error, {});
   }
 }
 
@@ -279,10 +289,10 @@ void ClientLoop::on_lost(const std::string& how) {
     if (goodbye_) return;
   }
   if (has_left_) return;
-  settle_abort(
-      std::nullopt,
-      Error{ErrorCode::kAborted, fmt::format("the coordinator at {} is gone: {}", where_, how)},
-      {});
+  const Error error{ErrorCode::kAborted,
+                    fmt::format("the coordinator at {} is gone: {}", where_, how)};
+  note_lost(error);
+  settle_abort(std::nullopt, error, {});
 }
 
 }  // namespace sumcast::control

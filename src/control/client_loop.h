@@ -30,6 +30,7 @@ class ClientLoop {
   Result<GroupPlan> open_group(const OpenGroup& request);
   void close_group(GroupId group);
   std::optional<Error> abort_of(GroupId group) const;
+  std::optional<Error> lost() const;
   void report_overdue(const Overdue& overdue);
   void post(ClientMessage message);
   bool leave(Duration patience);
@@ -56,6 +57,7 @@ class ClientLoop {
                     const std::vector<Rank>& ranks);
   void give_up_overdue(Instant now);
   void on_lost(const std::string& how);
+  void note_lost(const Error& error);
   Instant next_deadline() const;
 
   // The client thread's own.
@@ -79,6 +81,7 @@ class ClientLoop {
   std::set<GroupId> open_groups_;
   std::map<GroupId, Error> aborts_;    // Of open groups.
   std::optional<Error> abort_of_all_;  // Also if the connection is lost.
+  std::optional<Error> lost_;          // The coordinator is gone, or does not answer.
   std::map<GroupId, Late> late_;
   bool goodbye_ = false;
   bool ended_ = false;  // The thread does nothing any more.

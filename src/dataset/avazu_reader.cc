@@ -40,8 +40,8 @@ class AvazuReader final : public SampleReader {
     for (size_t column = 0; column < columns_.size(); ++column) {
       if (column == header_.id || column == header_.click || columns_[column].empty()) continue;
       const std::string_view value = column == header_.hour ? hour.substr(6) : columns_[column];
-      sample.features.push_back(
-          {field_key(static_cast<uint32_t>(column), hash_bytes(value)), 1.0f});
+      const auto field = static_cast<uint32_t>(column);
+      sample.features.push_back({field_key(field, hash_bytes(value)), 1.0f, field});
     }
     sample.label = click == "1" ? 1.0f : 0.0f;
     sample.group = lines_.line_number();

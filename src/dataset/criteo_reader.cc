@@ -53,10 +53,10 @@ class CriteoReader final : public SampleReader {
         if (!count) return fail(wrong(column, "no integer"));
         const auto magnitude = std::log1p(std::abs(static_cast<float>(*count)));
         features_.push_back(
-            {field_key(column, 0), std::copysign(magnitude, *count < 0 ? -1.f : 1.f)});
+            {field_key(column, 0), std::copysign(magnitude, *count < 0 ? -1.f : 1.f), column});
       } else {
         if (!is_hexadecimal(text)) return fail(wrong(column, "no hexadecimal number"));
-        features_.push_back({field_key(column, hash_bytes(text)), 1.0f});
+        features_.push_back({field_key(column, hash_bytes(text)), 1.0f, column});
       }
     }
     return {};

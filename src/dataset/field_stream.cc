@@ -1,7 +1,5 @@
 #include "dataset/field_stream.h"
 
-#include <algorithm>
-
 #include "base/assert.h"
 #include "dataset/key_hash.h"
 
@@ -23,9 +21,7 @@ void FieldStream::next_batch(size_t rows, Prng& prng, std::vector<uint64_t>& key
   for (size_t row = 0; row < rows; ++row) {
     for (uint32_t field = 0; field < fields_; ++field) {
       const uint64_t size = least + (field < larger ? 1 : 0);
-      const auto rank = static_cast<uint64_t>(law_.draw(prng) * static_cast<double>(size));
-      // Rounding in the inverse may reach 1.0 itself.
-      keys.push_back(key_of(field, std::min(rank, size - 1)));
+      keys.push_back(key_of(field, law_.draw_rank(prng, size)));
     }
   }
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dataset/formats.h"
 #include "dataset/key_hash.h"
 
@@ -59,7 +61,8 @@ class LibsvmReader final : public SampleReader {
             fmt::format("index {} comes after {}; indices must ascend", *index, last)));
       }
       last = *index;
-      features_.push_back({field_key(0, static_cast<uint64_t>(*index)), *value});
+      features_.push_back({field_key(0, static_cast<uint64_t>(*index)), *value,
+                           static_cast<uint32_t>(std::min<int64_t>(*index, UINT32_MAX))});
     }
     return {};
   }

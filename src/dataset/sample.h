@@ -31,6 +31,7 @@ namespace sumcast::dataset {
 struct Feature {
   uint64_t key = 0;
   float value = 0;
+  uint32_t field = 0;  ///< criteo, avazu: the column; libsvm: the index; 0 for words.
   bool operator==(const Feature&) const = default;
 };
 

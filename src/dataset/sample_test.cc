@@ -87,7 +87,7 @@ TEST(Libsvm, GivesLabelsAndPairs) {
   ASSERT_EQ(reading.samples.size(), 3u);
   EXPECT_EQ(reading.samples[0].label, 1.0f);
   EXPECT_THAT(reading.samples[0].features,
-              ElementsAre(Feature{field_key(0, 3), 1.0f}, Feature{field_key(0, 11), 0.5f}));
+              ElementsAre(Feature{field_key(0, 3), 1.0f, 3}, Feature{field_key(0, 11), 0.5f, 11}));
   EXPECT_EQ(reading.samples[1].label, -1.0f);
   EXPECT_THAT(reading.samples[1].features, ElementsAre(Feature{field_key(0, 0), 2e-3f}));
   EXPECT_EQ(reading.samples[2].label, 2.0f);
@@ -132,8 +132,9 @@ TEST(Criteo, GivesIntegersAndCategories) {
   ASSERT_EQ(reading.samples.size(), 2u);
   EXPECT_EQ(reading.samples[0].label, 1.0f);
   EXPECT_EQ(reading.samples[0].features.size(), 27u);
-  EXPECT_EQ(reading.samples[0].features[0], (Feature{field_key(1, 0), -std::log1p(2.0f)}));
-  EXPECT_EQ(reading.samples[0].features[1], (Feature{field_key(14, hash_bytes("05db9164")), 1.0f}));
+  EXPECT_EQ(reading.samples[0].features[0], (Feature{field_key(1, 0), -std::log1p(2.0f), 1}));
+  EXPECT_EQ(reading.samples[0].features[1],
+            (Feature{field_key(14, hash_bytes("05db9164")), 1.0f, 14}));
   EXPECT_EQ(reading.samples[1].features.size(), 25u);  // Empty columns give none.
   std::set<uint64_t> keys;  // The same category in 25 columns is 25 keys.
   for (const Feature& feature : reading.samples[1].features) keys.insert(feature.key);
@@ -159,9 +160,9 @@ TEST(Avazu, UsesTheHourOfTheDayAndNotTheId) {
   ASSERT_EQ(reading.samples.size(), 2u);
   EXPECT_EQ(reading.samples[0].label, 0.0f);
   EXPECT_THAT(reading.samples[0].features,
-              ElementsAre(Feature{field_key(2, hash_bytes("03")), 1.0f},
-                          Feature{field_key(3, hash_bytes("1005")), 1.0f},
-                          Feature{field_key(4, hash_bytes("0")), 1.0f}));
+              ElementsAre(Feature{field_key(2, hash_bytes("03")), 1.0f, 2},
+                          Feature{field_key(3, hash_bytes("1005")), 1.0f, 3},
+                          Feature{field_key(4, hash_bytes("0")), 1.0f, 4}));
   EXPECT_EQ(reading.samples[1].label, 1.0f);
   EXPECT_EQ(reading.samples[1].features[0], reading.samples[0].features[0]);
 }

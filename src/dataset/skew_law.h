@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "base/prng.h"
 
@@ -50,6 +51,11 @@ class SkewLaw {
     // The inverse of the Zipf-Mandelbrot part at what is left of the same number.
     const double depth = (level - uniform_share_) / (1.0 - uniform_share_);
     return std::max(0.0, std::pow(head_ - depth * all_, 1.0 / power_) - offset_);
+  }
+  /// A rank among `size` (>= 1) keys.
+  uint64_t draw_rank(Prng& prng, uint64_t size) const {
+    const auto rank = static_cast<uint64_t>(draw(prng) * static_cast<double>(size));
+    return std::min(rank, size - 1);  // Rounding in the inverse may reach 1.0 itself.
   }
 
  private:

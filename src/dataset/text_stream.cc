@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
-#include "dataset/debian_packages.h"
-#include "dataset/line_reader.h"
+#include "dataset/texts.h"
 #include "dataset/words.h"
 
 namespace sumcast::dataset {
@@ -17,31 +16,6 @@ void make_distinct(std::vector<uint64_t>& keys, size_t begin) {
   const auto from = keys.begin() + static_cast<std::ptrdiff_t>(begin);
   std::sort(from, keys.end());
   keys.erase(std::unique(from, keys.end()), keys.end());
-}
-
-Result<void> add_packages(TextStream& stream) {
-  auto packages = open_debian_packages();
-  if (!packages) return fail(packages.error());
-  PackageStanza stanza;
-  for (;;) {
-    const auto more = packages->next(stanza);
-    if (!more) return fail(more.error());
-    if (!*more) return {};
-    stream.add_row(stanza.description);
-  }
-}
-
-Result<void> add_lines(TextStream& stream, const std::string& path) {
-  auto file = open_file(path);
-  if (!file) return fail(file.error());
-  LineReader lines(path, std::move(*file));
-  std::string_view line;
-  for (;;) {
-    const auto more = lines.next(line);
-    if (!more) return fail(more.error());
-    if (!*more) return {};
-    stream.add_row(line);
-  }
 }
 
 }  // namespace
@@ -75,7 +49,7 @@ void TextStream::next_batch(size_t rows, Prng& prng, std::vector<uint64_t>& keys
 
 Result<std::unique_ptr<TextStream>> read_text_stream(const std::string& text) {
   auto stream = std::make_unique<TextStream>();
-  auto added = text == kDebianPackages ? add_packages(*stream) : add_lines(*stream, text);
+  auto added = for_each_text(text, [&](const Text& row) { stream->add_row(row.words); });
   if (!added) return fail(added.error());
   if (stream->rows() == 0) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: no word in it", text));

@@ -24,13 +24,12 @@ constexpr std::array<char, 256> word_bytes() {
 
 constexpr std::array<char, 256> kWordByte = word_bytes();
 
-}  // namespace
-
-void append_word_keys(std::string_view text, std::vector<uint64_t>& keys) {
-  const size_t first = keys.size();
+/// Calls `use` with each word.
+template <typename Use>
+void for_each_word(std::string_view text, Use use) {
   std::string word;
   const auto end_word = [&] {
-    if (!word.empty()) keys.push_back(hash_bytes(word));
+    if (!word.empty()) use(word);
     word.clear();
   };
   for (const char c : text) {
@@ -44,6 +43,18 @@ void append_word_keys(std::string_view text, std::vector<uint64_t>& keys) {
     }
   }
   end_word();
+}
+
+}  // namespace
+
+void split_words(std::string_view text, std::vector<std::string>& words) {
+  words.clear();
+  for_each_word(text, [&](const std::string& word) { words.push_back(word); });
+}
+
+void append_word_keys(std::string_view text, std::vector<uint64_t>& keys) {
+  const size_t first = keys.size();
+  for_each_word(text, [&](const std::string& word) { keys.push_back(hash_bytes(word)); });
   const size_t words = keys.size() - first;
   for (size_t i = 1; i < words; ++i) {
     keys.push_back(pair_key(keys[first + i - 1], keys[first + i]));

@@ -5,10 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace sumcast::dataset {
+
+/// Replaces `words` by the words of `text`, in their order.
+void split_words(std::string_view text, std::vector<std::string>& words);
 
 /// Appends the keys of the words of `text` in their order, then those of its pairs; repetitions
 /// come repeatedly.

@@ -36,7 +36,7 @@ Result<bool> choose_path(Worker& worker, std::span<const uint64_t> hot, const Ru
     seconds[way] = *time;
   }
   // The slowest worker's times are everybody's.
-  auto done = worker.group().all_reduce(std::span<double>(seconds), Reduction::kMax);
+  auto done = worker.all_reduce(std::span<double>(seconds), Reduction::kMax);
   if (!done) return fail(done.error());
   const bool is_hot = seconds[1] < kWorthIt * seconds[0];
   if (!is_hot) {

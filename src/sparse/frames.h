@@ -8,12 +8,23 @@
 //                                                  this worker pulled last, in that order
 //                        kFetch   u64 keys[pull]
 //                        kAssign  u64 keys[push]   f32 records[push]
+//                      order   kSave, worker 0 only: which checkpoint to write
 //   server -> worker   reply   one per segment of which rows were asked
 //                        kStep    f32 rows[pull]     as they are after all workers' gradients
 //                        kFetch   f32 records[pull]  with the optimiser's state
+//                      receipt kSave, to worker 0: what was written, or why not
+//                      ack     one per round but kAssign: all segments have committed it
 //
-// The number of a round travels as the messages' check: members that are in different rounds get
-// an error instead of each other's rows. Little endian, as the machine is.
+// Two levels of acknowledgement (P16): a reply says that a segment has this round's gradients and
+// has moved its rows; the ack says so of all segments of the server, those that owe this worker
+// nothing included. A worker ends a round when it has all acks, so no worker is ever more than one
+// round ahead of another, and whoever is ahead knows that all servers have committed the round of
+// those behind.
+//
+// The number of a round, counted anew in each context, travels as the messages' check: members that
+// are in different rounds get an error instead of each other's rows. The number of a *step* (a
+// round with gradients) is counted through all contexts, so that a server knows a step that it has
+// committed when it is told it again. Little endian, as the machine is.
 #pragma once
 
 #include <array>
@@ -27,6 +38,7 @@ enum class Task : uint32_t {
   kFetch = 2,   ///< Read rows with their state.
   kAssign = 3,  ///< Write rows with their state.
   kLeave = 4,   ///< This worker is done.
+  kSave = 5,    ///< Write a part of a checkpoint.
 };
 
 inline constexpr uint32_t kSegmentsMax = 256;
@@ -40,13 +52,35 @@ struct SegmentPlan {
 struct Plan {
   Task task = Task::kStep;
   uint32_t round = 0;
+  uint64_t step = 0;     ///< kStep: from 1; 0: this round pushes nothing.
+  uint32_t is_done = 0;  ///< kStep: 1: this worker has finished the step, and only helps others.
+  uint32_t reserved = 0;
   std::array<SegmentPlan, kSegmentsMax> segments{};
 };
-static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 8 + 8 * kSegmentsMax);
-constexpr uint64_t plan_bytes(uint32_t segments) { return 8 + uint64_t{8} * segments; }
+static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 24 + 8 * kSegmentsMax);
+constexpr uint64_t plan_bytes(uint32_t segments) { return 24 + uint64_t{8} * segments; }
+
+/// Which part of a checkpoint a server is to write (manifest.h).
+struct SaveOrder {
+  uint32_t number = 0;
+  uint32_t base = 0;  ///< Rows that moved since that checkpoint; 0: all that ever moved.
+};
+static_assert(std::is_trivially_copyable_v<SaveOrder> && sizeof(SaveOrder) == 8);
+
+/// What a server wrote. Its file has the name that its number and server give it.
+struct SaveReceipt {
+  uint64_t rows = 0, bytes = 0;
+  uint32_t crc = 0;
+  uint32_t code = 0;             ///< An ErrorCode; 0: the file is there.
+  std::array<char, 232> what{};  ///< Of the error, ended by a zero.
+};
+static_assert(std::is_trivially_copyable_v<SaveReceipt> && sizeof(SaveReceipt) == 256);
 
 inline constexpr uint64_t kPlanTag = uint64_t{1} << 32;
 constexpr uint64_t body_tag(uint32_t segment) { return (uint64_t{2} << 32) | segment; }
 constexpr uint64_t reply_tag(uint32_t segment) { return (uint64_t{3} << 32) | segment; }
+inline constexpr uint64_t kAckTag = uint64_t{4} << 32;
+inline constexpr uint64_t kOrderTag = uint64_t{5} << 32;
+inline constexpr uint64_t kReceiptTag = uint64_t{6} << 32;
 
 }  // namespace sumcast::sparse

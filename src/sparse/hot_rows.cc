@@ -21,6 +21,7 @@ Result<HotRows> HotRows::create(const table::TableShape& shape, std::span<const 
   hot.sums_.resize(keys.size() * shape.width);
   hot.present_.resize(words, 0);
   hot.moved_.resize(words, 0);
+  hot.flushing_.resize(words, 0);
   hot.batch_of_.resize(keys.size(), 0);
   return hot;
 }
@@ -30,11 +31,11 @@ void HotRows::gather(std::span<const uint32_t> slots, std::span<const float* con
   order_.resize(slots.size());
   std::iota(order_.begin(), order_.end(), 0u);
   std::ranges::sort(order_, {}, [&](uint32_t i) { return slots[i]; });
-  touched_.resize(slots.size());
-  gathered_.resize(slots.size() * width);
+  addends_.touched.resize(slots.size());
+  addends_.rows.resize(slots.size() * width);
   for (size_t i = 0; i < order_.size(); ++i) {
-    touched_[i] = slots[order_[i]];
-    std::memcpy(gathered_.data() + i * width, gradients[order_[i]], width * sizeof(float));
+    addends_.touched[i] = slots[order_[i]];
+    std::memcpy(addends_.rows.data() + i * width, gradients[order_[i]], width * sizeof(float));
   }
 }
 
@@ -51,13 +52,15 @@ size_t HotRows::apply() {
     moved_[word] |= present_[word];
     present_[word] = 0;
   }
+  std::swap(addends_, last_addends_);
   return rows;
 }
 
-std::vector<uint32_t> HotRows::take_moved(uint32_t worker, uint32_t workers) {
+std::vector<uint32_t> HotRows::begin_flush(uint32_t worker, uint32_t workers) {
   std::vector<uint32_t> slots;
   for (size_t word = 0; word < moved_.size(); ++word) {
-    for (uint64_t bits = moved_[word]; bits != 0; bits &= bits - 1) {
+    flushing_[word] |= moved_[word];
+    for (uint64_t bits = flushing_[word]; bits != 0; bits &= bits - 1) {
       const auto slot =
           static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
       if (slot % workers == worker) slots.push_back(slot);

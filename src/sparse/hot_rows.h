@@ -34,28 +34,40 @@ class HotRows {
   void begin_batch() { ++batch_; }
   bool add_to_batch(uint32_t slot) { return std::exchange(batch_of_[slot], batch_) != batch_; }
 
+  /// A worker's addends of one round's sum.
+  struct Addends {
+    std::vector<uint32_t> touched;  ///< Slots, ascending.
+    std::vector<float> rows;        ///< f32[touched][width]
+  };
   /// What this worker adds to the round's sum: `gradients[i]` belongs to `slots[i]`, in any order,
-  /// slots distinct. Sorted copies, valid until the next call.
+  /// slots distinct. Copies them.
   void gather(std::span<const uint32_t> slots, std::span<const float* const> gradients);
-  std::span<const uint32_t> touched() const { return touched_; }
-  const float* gathered() const { return gathered_.data(); }
+  const Addends& addends() const { return addends_; }
+  /// Those of the last round that was applied: others may need its sum once more.
+  const Addends& last_addends() const { return last_addends_; }
 
   float* sums() { return sums_.data(); }
   uint64_t* present() { return present_.data(); }
   /// Moves every row whose bit is set in present(), and clears the bits. @return rows moved.
   size_t apply();
-  /// Slots moved since the last call that belong to `worker`'s share (slot mod workers), ascending.
-  std::vector<uint32_t> take_moved(uint32_t worker, uint32_t workers);
+  /// Clears the bits only: the sums are known here, or did not come whole.
+  void discard_sums() { present_.assign(present_.size(), 0); }
+
+  /// Slots moved since the last flush that ended, of `worker`'s share (slot mod workers),
+  /// ascending. They stay due until end_flush().
+  std::vector<uint32_t> begin_flush(uint32_t worker, uint32_t workers);
+  void end_flush() { flushing_.assign(flushing_.size(), 0); }
 
  private:
   explicit HotRows(const table::TableShape& shape) : table_(shape) {}
 
   table::RowTable table_;
-  std::vector<uint32_t> touched_, order_;
-  std::vector<float> gathered_;
+  Addends addends_, last_addends_;
+  std::vector<uint32_t> order_;     // Scratch of gather().
   std::vector<float> sums_;         // f32[slots][width]
   std::vector<uint64_t> present_;   // Bit per slot: summed in this round.
-  std::vector<uint64_t> moved_;     // Bit per slot: since the last flush.
+  std::vector<uint64_t> moved_;     // Bit per slot: since the last flush began.
+  std::vector<uint64_t> flushing_;  // Bit per slot: may not have reached its server yet.
   std::vector<uint64_t> batch_of_;  // By slot: the last batch that had it.
   uint64_t batch_ = 0;
 };

@@ -23,7 +23,11 @@ Result<void> Options::validate() const {
     return fail(ErrorCode::kInvalidArgument,
                 "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
   }
-  return shape.validate();
+  if (restore && checkpoint_directory.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "sparse: a checkpoint to take up, but no directory");
+  }
+  if (auto fine = shape.validate(); !fine) return fine;
+  return restore ? check_shape(*restore, shape) : Result<void>();
 }
 
 uint64_t Options::fingerprint() const {
@@ -45,7 +49,9 @@ uint64_t Options::fingerprint() const {
                              std::bit_cast<uint32_t>(o.beta),
                              std::bit_cast<uint32_t>(o.l1),
                              std::bit_cast<uint32_t>(o.l2),
-                             std::bit_cast<uint32_t>(o.initial)};
+                             std::bit_cast<uint32_t>(o.initial),
+                             checkpoint_directory.empty() ? 0u : 1u,
+                             restore ? sparse::fingerprint(*restore) : 0};
   uint64_t hash = 0;
   for (const uint64_t field : fields) hash = table::hash_with(hash, field);
   return hash;

@@ -8,8 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "base/result.h"
+#include "sparse/manifest.h"
 #include "sumcast/element.hpp"
 #include "table/row_table.h"
 
@@ -25,6 +28,12 @@ struct Options {
   WireFormat wire = WireFormat::kNative;
   /// Rows of one segment that a worker may push or pull in a round: bounds what a server allots.
   uint32_t body_rows_max = 1 << 20;
+  /// Where Worker::save() puts checkpoints: a directory that worker 0 and all servers see, each by
+  /// its own name for it. Empty: none are written.
+  std::string checkpoint_directory;
+  /// The checkpoint in that directory which the servers take up; all members name the same one.
+  /// Unset: rows are new, and the directory holds no checkpoint yet.
+  std::optional<Manifest> restore{};
 
   Result<void> validate() const;
   /// Equal on all members, or they do not belong together.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/assert.h"
@@ -31,7 +32,26 @@ Result<void> Segment::add_gradients(uint32_t worker, std::span<const std::byte> 
   return {};
 }
 
-size_t Segment::apply() {
+void Segment::discard_gradients() { pushes_.assign(pushes_.size(), Push()); }
+
+void Segment::note_moved(uint32_t row) {
+  if (row >= moved_.size()) moved_.resize(table_.size(), 0);
+  moved_[row] = checkpoint_ + 1;
+}
+
+size_t Segment::count_moved(uint32_t base) const {
+  return static_cast<size_t>(
+      std::ranges::count_if(moved_, [&](uint32_t moved) { return moved > base; }));
+}
+
+void Segment::each_moved(uint32_t base,
+                         const std::function<void(uint64_t key, const float* record)>& take) const {
+  for (uint32_t row = 0; row < moved_.size(); ++row) {
+    if (moved_[row] > base) take(table_.key(row), table_.record(row));
+  }
+}
+
+size_t Segment::apply(uint64_t step) {
   // Which rows were touched, and by how many workers.
   stamp_.resize(table_.size(), 0);
   place_.resize(table_.size(), 0);
@@ -65,7 +85,9 @@ size_t Segment::apply() {
   for (size_t place = 0; place < touched_.size(); ++place) {
     fold_row(place, gradient.data());
     table_.step(touched_[place], gradient.data());
+    note_moved(touched_[place]);
   }
+  committed_ = step;
   return touched_.size();
 }
 
@@ -139,6 +161,7 @@ Result<void> Segment::write_records(std::span<const uint64_t> keys, const float*
                               table_.size(), key));
     }
     std::memcpy(table_.record(row), records, lanes * sizeof(float));
+    note_moved(row);
     records += lanes;
   }
   return {};

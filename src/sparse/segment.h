@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -26,8 +27,13 @@ class Segment {
   /// Gradients of the rows that this worker pulled last, in that order; kept by reference until
   /// apply(). kMismatch if their number is another.
   Result<void> add_gradients(uint32_t worker, std::span<const std::byte> encoded, uint32_t rows);
-  /// Moves every row that somebody pushed in this round, once. @return rows moved.
-  size_t apply();
+  /// Forgets them: the round is gone through again.
+  void discard_gradients();
+  /// Moves every row that somebody pushed in this round, once, and commits the step. @return rows
+  /// moved.
+  size_t apply(uint64_t step);
+  /// The last step that was applied; 0: none yet.
+  uint64_t committed() const { return committed_; }
 
   size_t pulled(uint32_t worker) const { return pulled_[worker].size(); }
   /// What this worker pulls now, and what its next gradients belong to. Rows are made where there
@@ -43,6 +49,13 @@ class Segment {
   /// Writes rows with their state. kUnavailable: the table is full.
   Result<void> write_records(std::span<const uint64_t> keys, const float* records);
 
+  /// Rows that moved or were written after checkpoint `base` was taken; 0: that ever did.
+  size_t count_moved(uint32_t base) const;
+  void each_moved(uint32_t base,
+                  const std::function<void(uint64_t key, const float* record)>& take) const;
+  /// What is done from now on comes after this checkpoint.
+  void note_checkpoint(uint32_t number) { checkpoint_ = number; }
+
   const table::RowTable& table() const { return table_; }
 
  private:
@@ -52,6 +65,7 @@ class Segment {
   };
 
   void fold_row(size_t place, float* gradient);
+  void note_moved(uint32_t row);
 
   WireFormat wire_;
   uint32_t workers_;
@@ -59,6 +73,9 @@ class Segment {
   table::RowTable table_;
   std::vector<std::vector<uint32_t>> pulled_;  // By worker: row numbers.
   std::vector<Push> pushes_;                   // By worker.
+  uint64_t committed_ = 0;
+  uint32_t checkpoint_ = 0;      // The last one that was taken.
+  std::vector<uint32_t> moved_;  // By row number: the checkpoint that it goes into; 0: none.
   // Scratch of apply(), by row number and by place in the list of rows touched.
   std::vector<uint64_t> stamp_;  // When a row was last seen: 64 bits, which never wrap.
   std::vector<uint32_t> place_;

@@ -4,9 +4,9 @@
 
 #include <thread>
 
-#include "base/assert.h"
 #include "numeric/codec.h"
 #include "sparse/agreement.h"
+#include "sparse/server_desk.h"
 
 namespace sumcast::sparse {
 namespace {
@@ -16,35 +16,23 @@ constexpr std::chrono::nanoseconds kLookInterval = std::chrono::milliseconds(100
 /// Workers may compute for as long as they like; their death is noticed otherwise.
 constexpr std::chrono::nanoseconds kIdlePatience = std::chrono::hours(24 * 365);
 
-std::span<const uint64_t> as_keys(const std::byte* at, uint32_t count) {
-  return {reinterpret_cast<const uint64_t*>(at), count};
+/// A checkpoint that is there and not taken up must not be written over. The others hear of it.
+Result<void> check_directory(Context& context, const Options& options) {
+  const bool writes = context.rank() == 0 || context.rank() >= options.workers;
+  if (options.checkpoint_directory.empty() || options.restore || !writes) return {};
+  auto found = read_manifest(options.checkpoint_directory);
+  if (found && !*found) return {};
+  const Error error =
+      !found ? found.error()
+             : Error{ErrorCode::kInvalidArgument,
+                     fmt::format("{} holds a checkpoint: go on from it (--resume), or name another "
+                                 "directory",
+                                 options.checkpoint_directory)};
+  context.world().abort(error.what);
+  return fail(error);
 }
 
 }  // namespace
-
-/// A worker's plan, bodies and replies of one round. Its own thread writes all but the replies,
-/// which the thread that applies a segment writes.
-struct Server::Desk {
-  struct Sheet {
-    std::vector<uint64_t> body;  // Whole words: keys come first.
-    std::vector<float> reply;
-    std::optional<Work> receiving, replying;
-  };
-  uint32_t worker = 0;
-  Plan plan;
-  std::vector<Sheet> sheets;  // By segment.
-
-  uint64_t key_count(uint32_t segment) const {
-    const SegmentPlan& rows = plan.segments[segment];
-    return plan.task == Task::kAssign ? rows.push : rows.pull;
-  }
-  const std::byte* keys_at(uint32_t segment) const {
-    return reinterpret_cast<const std::byte*>(sheets[segment].body.data());
-  }
-  const std::byte* rows_at(uint32_t segment) const {
-    return keys_at(segment) + key_count(segment) * sizeof(uint64_t);
-  }
-};
 
 Result<void> agree_on(Context& context, const Options& options) {
   if (auto fine = options.validate(); !fine) return fine;
@@ -53,16 +41,22 @@ Result<void> agree_on(Context& context, const Options& options) {
                 fmt::format("sparse: {} workers and {} servers do not make a job of {} ranks",
                             options.workers, options.servers, context.size()));
   }
+  if (auto free = check_directory(context, options); !free) return free;
   const auto same = same_on_all(context.world(), options.fingerprint());
   if (!same) return fail(same.error());
   if (*same) return {};
   return fail(ErrorCode::kMismatch,
               "sparse: the members' options differ (workers, servers, segments, rows, optimizer, "
-              "seed or wire format): start all with the same");
+              "seed, wire format or checkpoint): start all with the same");
 }
 
-Server::Server(Context& context, const Options& options)
-    : context_(context), options_(options), arrived_(options.segments) {
+Server::Server(Context& context, Seat* seat, const Options& options)
+    : context_(&context),
+      seat_(seat),
+      options_(options),
+      arrived_(options.segments),
+      has_left_(options.workers),
+      acks_(options.workers) {
   for (uint32_t segment = 0; segment < options.segments; ++segment) {
     segments_.push_back(std::make_unique<Segment>(options));
   }
@@ -76,23 +70,70 @@ Server::Server(Context& context, const Options& options)
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::create(Context& context, const Options& options) {
+  return create_in(context, nullptr, options);
+}
+Result<std::unique_ptr<Server>> Server::create(Seat& seat, const Options& options) {
+  return create_in(seat.context(), &seat, options);
+}
+
+Result<std::unique_ptr<Server>> Server::create_in(Context& context, Seat* seat,
+                                                  const Options& options) {
   if (auto agreed = agree_on(context, options); !agreed) return fail(agreed.error());
   if (context.rank() < options.workers) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("sparse: rank {} is a worker, not a server", context.rank()));
   }
-  return std::unique_ptr<Server>(new Server(context, options));
+  std::unique_ptr<Server> server(new Server(context, seat, options));
+  if (auto restored = server->restore(); !restored) {
+    context.world().abort("server: " + restored.error().what);  // Workers are there by now.
+    return fail(restored.error());
+  }
+  return server;
 }
 
 Result<void> Server::run() {
+  for (;;) {
+    auto served = serve_all();
+    if (served) return {};
+    if (seat_ == nullptr) return served;
+    if (auto moved = move_on(); !moved) {
+      seat_->end("server: " + moved.error().what);
+      return moved;
+    }
+  }
+}
+
+/// In one context, until all workers have left.
+Result<void> Server::serve_all() {
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
+    if (has_left_[worker]) continue;
     threads.emplace_back([this, worker] {
       if (auto served = serve(worker); !served) fail_all(served.error());
     });
   }
   for (std::thread& thread : threads) thread.join();
   if (failed_) return fail(*failed_);
+  return {};
+}
+
+/// Nothing of the failed context is under way any more: fail_all() fenced it. Rows, and which step
+/// each segment has committed, are what is left of it; the workers repeat the rest.
+Result<void> Server::move_on() {
+  if (auto moved = seat_->move_on(*failed_, fmt::format("a server of {} rows", rows())); !moved) {
+    return moved;
+  }
+  context_ = &seat_->context();
+  failed_.reset();
+  acknowledging_.reset();
+  receipting_.reset();
+  answered_ = 0;
+  rounds_ended_ = 0;
+  for (auto& arrived : arrived_) arrived.store(0, std::memory_order_relaxed);
+  for (const auto& segment : segments_) segment->discard_gradients();
+  for (const auto& desk : desks_) {
+    for (Desk::Sheet& sheet : desk->sheets) sheet.receiving.reset(), sheet.replying.reset();
+  }
   return {};
 }
 
@@ -104,7 +145,7 @@ void Server::fail_all(const Error& error) {
     failed_ = error;
     changed_.notify_all();
   }
-  context_.world().abort("server: " + error.what);
+  context_->world().abort("server: " + error.what);
 }
 
 Result<void> Server::serve(uint32_t worker) {
@@ -113,22 +154,33 @@ Result<void> Server::serve(uint32_t worker) {
   call.timeout = kIdlePatience;
   for (uint32_t round = 0;; ++round) {
     const Message plan{&desk.plan, plan_bytes(options_.segments), worker, kPlanTag, 0};
-    if (auto got = context_.world().exchange({}, std::span(&plan, 1), call); !got) return got;
+    if (auto got = context_->world().exchange({}, std::span(&plan, 1), call); !got) return got;
     if (desk.plan.round != round) {
       return fail(ErrorCode::kMismatch,
                   fmt::format("worker {} is in round {}, and this server in {}", worker,
                               desk.plan.round, round));
     }
     if (desk.plan.task == Task::kLeave) {
+      if (auto told = let_go(desk); !told) return told;
       std::lock_guard lock(mutex_);
       left_ = worker;
+      has_left_[worker] = true;
       changed_.notify_all();
       return {};
     }
     if (auto fine = check(desk); !fine) return fine;
+    if (auto read = read_order(desk); !read) return read;
     if (auto read = read_bodies(desk); !read) return read;
     if (auto ended = wait_for_end_of(round); !ended) return ended;
   }
+}
+
+/// Who could go on in another context has to know that it need not.
+Result<void> Server::let_go(const Desk& desk) {
+  if (seat_ == nullptr) return {};
+  uint32_t round = desk.plan.round;
+  const Message ack{&round, sizeof round, desk.worker, kAckTag, round};
+  return context_->world().exchange(std::span(&ack, 1), {});
 }
 
 /// All receives are posted at once, so that bodies stream.
@@ -144,7 +196,7 @@ Result<void> Server::read_bodies(Desk& desk) {
     if (bytes == 0) continue;
     sheet.body.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
     const Message body{sheet.body.data(), bytes, desk.worker, body_tag(segment), desk.plan.round};
-    auto work = context_.world().exchange_async({}, std::span(&body, 1));
+    auto work = context_->world().exchange_async({}, std::span(&body, 1));
     if (!work) return fail(work.error());
     sheet.receiving = std::move(*work);
   }
@@ -159,17 +211,54 @@ Result<void> Server::read_bodies(Desk& desk) {
   return {};
 }
 
+/// What worker 0 wants of all servers.
+Result<void> Server::read_order(Desk& desk) {
+  if (desk.plan.task != Task::kSave || desk.worker != 0) return {};
+  const Message order{&desk.order, sizeof(SaveOrder), desk.worker, kOrderTag, desk.plan.round};
+  return context_->world().exchange({}, std::span(&order, 1));
+}
+
 Result<void> Server::arrive(uint32_t segment, Task task) {
   std::atomic<uint32_t>& arrived = arrived_[segment];
   if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < options_.workers) return {};
   arrived.store(0, std::memory_order_relaxed);
   if (auto done = answer(segment, task); !done) return done;
-  std::lock_guard lock(mutex_);
-  if (++answered_ == options_.segments) {
-    answered_ = 0;
-    ++rounds_ended_;
-    changed_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    if (++answered_ < options_.segments) return {};
   }
+  return end_round();
+}
+
+/// All segments have answered, and no other thread touches what they hold until this is done.
+Result<void> Server::end_round() {
+  const Plan& plan = desks_.front()->plan;
+  if (plan.task == Task::kSave) {
+    if (auto saved = save(desks_.front()->order, plan.round); !saved) return saved;
+  }
+  if (plan.task != Task::kAssign) {
+    if (auto told = acknowledge(plan.round); !told) return told;
+  }
+  std::lock_guard lock(mutex_);
+  answered_ = 0;
+  ++rounds_ended_;
+  changed_.notify_all();
+  return {};
+}
+
+/// Behind all replies: this server has committed the round.
+Result<void> Server::acknowledge(uint32_t round) {
+  if (acknowledging_) {
+    if (auto sent = acknowledging_->wait(); !sent) return sent;
+  }
+  std::vector<Message> sends;
+  for (uint32_t worker = 0; worker < options_.workers; ++worker) {
+    acks_[worker] = round;
+    sends.push_back({&acks_[worker], sizeof(uint32_t), worker, kAckTag, round});
+  }
+  auto work = context_->world().exchange_async(sends, {});
+  if (!work) return fail(work.error());
+  acknowledging_ = std::move(*work);
   return {};
 }
 
@@ -183,16 +272,10 @@ Result<void> Server::wait_for_end_of(uint32_t round) {
                   fmt::format("worker {} has left, and others go on with round {}", *left_, round));
     }
     lock.unlock();
-    if (const auto ended = context_.world().aborted()) return fail(*ended);
+    if (const auto ended = context_->world().aborted()) return fail(*ended);
     lock.lock();
     changed_.wait_for(lock, kLookInterval, [&] { return rounds_ended_ != round || failed_; });
   }
-}
-
-bool Server::is_mine(uint64_t key, uint32_t segment) const {
-  const uint64_t mixed = table::mix_key(key);
-  return server_of(mixed, options_) == context_.rank() - options_.workers &&
-         segment_of(mixed, options_) == segment;
 }
 
 /// Nothing that came over the network is believed: task and sizes, before memory is allotted.
@@ -202,7 +285,7 @@ Result<void> Server::check(const Desk& desk) const {
                 fmt::format("worker {} in round {}: {}", desk.worker, desk.plan.round, what));
   };
   const Task task = desk.plan.task;
-  if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign) {
+  if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign && task != Task::kSave) {
     return refuse(fmt::format("no such task: {}", static_cast<uint32_t>(task)));
   }
   for (uint32_t segment = 0; segment < options_.segments; ++segment) {
@@ -214,83 +297,18 @@ Result<void> Server::check(const Desk& desk) const {
                       rows.push, rows.pull, options_.body_rows_max));
     }
     const size_t pulled = segments_[segment]->pulled(desk.worker);
-    if (task == Task::kStep && rows.push != 0 && rows.push != pulled) {
+    // Of a step that is committed here gradients are not looked at again.
+    const bool repeated = segments_[segment]->committed() == desk.plan.step;
+    if (task == Task::kStep && !repeated && rows.push != 0 && rows.push != pulled) {
       return refuse(
           fmt::format("pushes gradients of {} rows, but had pulled {}", rows.push, pulled));
     }
-    if ((task == Task::kFetch && rows.push != 0) || (task == Task::kAssign && rows.pull != 0)) {
+    if ((task == Task::kFetch && rows.push != 0) || (task == Task::kAssign && rows.pull != 0) ||
+        (task == Task::kSave && rows.push + rows.pull != 0) ||
+        (desk.plan.step == 0 && task == Task::kStep && rows.push != 0)) {
       return refuse("pushes and pulls do not go with its task");
     }
   }
-  return {};
-}
-
-Result<void> Server::answer(uint32_t segment, Task task) {
-  for (const auto& desk : desks_) {
-    if (desk->plan.task != task) {
-      return fail(ErrorCode::kMismatch,
-                  fmt::format("workers do different things in round {}: worker {} has task {}, "
-                              "another one {}",
-                              desk->plan.round, desk->worker,
-                              static_cast<uint32_t>(desk->plan.task), static_cast<uint32_t>(task)));
-    }
-    if (auto in = take_in(*desk, segment); !in) return in;
-  }
-  Segment& rows = *segments_[segment];
-  const size_t before = rows.table().size();
-  if (task == Task::kStep) rows.apply();
-  for (const auto& desk : desks_) {
-    if (auto sent = reply(desk->worker, segment, task); !sent) return sent;
-  }
-  rows_.fetch_add(rows.table().size() - before, std::memory_order_relaxed);
-  return {};
-}
-
-Result<void> Server::take_in(Desk& desk, uint32_t segment) {
-  const SegmentPlan& rows = desk.plan.segments[segment];
-  Segment& held = *segments_[segment];
-  const auto count = static_cast<uint32_t>(desk.key_count(segment));
-  for (const uint64_t key : as_keys(desk.keys_at(segment), count)) {
-    if (is_mine(key, segment)) continue;
-    return fail(ErrorCode::kMismatch, fmt::format("worker {} sent key {} to a server or segment "
-                                                  "that does not hold it",
-                                                  desk.worker, key));
-  }
-  if (desk.plan.task == Task::kAssign) {
-    return held.write_records(as_keys(desk.keys_at(segment), rows.push),
-                              reinterpret_cast<const float*>(desk.rows_at(segment)));
-  }
-  if (desk.plan.task != Task::kStep || rows.push == 0) return {};
-  const size_t bytes =
-      rows.push * numeric::payload_bytes(ElementType::kF32, options_.wire, options_.shape.width);
-  return held.add_gradients(desk.worker, {desk.rows_at(segment), bytes}, rows.push);
-}
-
-Result<void> Server::reply(uint32_t worker, uint32_t segment, Task task) {
-  Desk& desk = *desks_[worker];
-  Desk::Sheet& sheet = desk.sheets[segment];
-  if (task == Task::kAssign) return {};
-  const uint32_t pull = desk.plan.segments[segment].pull;
-  const auto keys = as_keys(desk.keys_at(segment), pull);
-  if (task == Task::kStep) {
-    if (auto set = segments_[segment]->set_pulled(worker, keys); !set) return set;
-  }
-  if (pull == 0) return {};
-  if (sheet.replying) {
-    if (auto sent = sheet.replying->wait(); !sent) return sent;
-  }
-  const size_t lanes = task == Task::kStep ? options_.shape.width : options_.shape.record_lanes();
-  sheet.reply.resize(pull * lanes);
-  if (task == Task::kStep) {
-    segments_[segment]->read_rows(worker, sheet.reply.data());
-  } else {
-    segments_[segment]->read_records(keys, sheet.reply.data());
-  }
-  const Message message{sheet.reply.data(), sheet.reply.size() * sizeof(float), worker,
-                        reply_tag(segment), desk.plan.round};
-  auto work = context_.world().exchange_async(std::span(&message, 1), {});
-  if (!work) return fail(work.error());
-  sheet.replying = std::move(*work);
   return {};
 }
 

@@ -9,11 +9,15 @@
 //     worker 2's thread   plan        seg 0 (apply, reply)  seg 1 (apply, reply) | plan ...
 //                                                     all segments answered -----^
 //
-// It ends when all workers have left, or with the error that ended the group.
+// It ends when all workers have left, or with the error that ended the job. Where members have
+// seats (seat.h) it outlives their aggregator: rows stay, messages begin anew in the next context,
+// and a step that a segment has committed is not applied again when the workers repeat it (P16,
+// P17).
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +26,7 @@
 #include "base/result.h"
 #include "sparse/frames.h"
 #include "sparse/options.h"
+#include "sparse/seat.h"
 #include "sparse/segment.h"
 #include "sumcast/sumcast.hpp"
 
@@ -31,9 +36,18 @@ class Server {
  public:
   /// @param context  a member of rank workers .. workers + servers - 1; outlives the server. All
   ///                 members of the job call create() (here or in worker.h) at the same time.
-  /// kMismatch if members have other options.
+  /// kMismatch if members have other options, or a checkpoint is of other rows; it is read here.
   static Result<std::unique_ptr<Server>> create(Context& context, const Options& options);
+  /// The same, and going on in the seat's next context when its aggregator goes away. All members
+  /// have seats, or none.
+  static Result<std::unique_ptr<Server>> create(Seat& seat, const Options& options);
   ~Server();
+
+  /// Told of each step of a segment, right after it was committed and before anybody else hears of
+  /// it, on the thread that committed it. Set before run().
+  void observe_commits(std::function<void(uint32_t segment, uint64_t step)> observer) {
+    on_commit_ = std::move(observer);
+  }
 
   /// Serves until all workers have left; blocks. Idle time is not limited, for workers may compute
   /// for long; a worker's death ends it within two seconds.
@@ -45,11 +59,19 @@ class Server {
  private:
   struct Desk;  // What one worker's thread works with.
 
-  Server(Context& context, const Options& options);
+  Server(Context& context, Seat* seat, const Options& options);
+  static Result<std::unique_ptr<Server>> create_in(Context& context, Seat* seat,
+                                                   const Options& options);
+  Result<void> serve_all();
+  Result<void> move_on();
   Result<void> serve(uint32_t worker);
   Result<void> check(const Desk& desk) const;
+  Result<void> let_go(const Desk& desk);
   Result<void> read_bodies(Desk& desk);
+  Result<void> read_order(Desk& desk);
+  Result<void> check_keys(const Desk& desk, uint32_t segment) const;
   Result<void> take_in(Desk& desk, uint32_t segment);
+  Result<void> step(uint32_t segment);
   /// Counts a worker in. The last one applies and answers.
   Result<void> arrive(uint32_t segment, Task task);
   Result<void> answer(uint32_t segment, Task task);
@@ -57,9 +79,17 @@ class Server {
   bool is_mine(uint64_t key, uint32_t segment) const;
   /// Until every segment of the round was answered: buffers and plans are in use till then.
   Result<void> wait_for_end_of(uint32_t round);
+  Result<void> end_round();
+  Result<void> acknowledge(uint32_t round);
   void fail_all(const Error& error);
 
-  Context& context_;
+  // server_checkpoint.cc
+  Result<void> restore();
+  Result<void> save(const SaveOrder& order, uint32_t round);
+  Result<SavedFile> write_part(const SaveOrder& order);
+
+  Context* context_;  // The seat's present one, if there is a seat.
+  Seat* seat_;        // Null: the first failure is the last.
   Options options_;
   std::vector<std::unique_ptr<Segment>> segments_;
   std::vector<std::atomic<uint32_t>> arrived_;  // By segment: workers of the round under way.
@@ -70,11 +100,17 @@ class Server {
   uint32_t answered_ = 0;  // Segments of the round under way.
   uint32_t rounds_ended_ = 0;
   std::optional<uint32_t> left_;  // A worker that is done.
+  std::vector<bool> has_left_;    // By worker.
+  std::vector<uint32_t> acks_;    // By worker: the round, as long as the message is under way.
+  std::optional<Work> acknowledging_;
+  SaveReceipt receipt_;
+  std::optional<Work> receipting_;
+  std::function<void(uint32_t, uint64_t)> on_commit_;
   std::atomic<size_t> rows_{0};
 };
 
-/// Compares everybody's options; called by all members of the context. kMismatch says which kind
-/// of member differs.
+/// Looks whether the directory has the checkpoint that the options name, or none if they name none;
+/// then compares everybody's options. Called by all members of the context. kMismatch: they differ.
 Result<void> agree_on(Context& context, const Options& options);
 
 }  // namespace sumcast::sparse

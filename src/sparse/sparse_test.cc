@@ -1,96 +1,10 @@
 // Workers and servers through a real job: ranks are threads on loopback.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <future>
-#include <map>
-#include <set>
-#include <thread>
-
-#include "base/prng.h"
-#include "sparse/server.h"
-#include "sparse/worker.h"
+#include "sparse/test_job.h"
 
 namespace sumcast::sparse {
 namespace {
 
 using ::testing::HasSubstr;
-
-using Rows = std::map<uint64_t, std::vector<float>>;
-
-Options small(uint32_t workers, uint32_t servers, table::OptimizerKind kind) {
-  Options options;
-  options.workers = workers;
-  options.servers = servers;
-  options.segments = 4;
-  options.shape.width = 6;
-  options.shape.optimizer.kind = kind;
-  options.shape.optimizer.rate = 0.05f;
-  options.shape.init_scale = 0.1f;
-  return options;
-}
-
-/// Runs workers and servers as threads; `body(worker)` on each worker.
-template <typename Body>
-std::vector<std::string> run_job(const Options& options, Body body, const Faults& faults = {}) {
-  std::promise<std::string> meeting;
-  const std::shared_future<std::string> address = meeting.get_future().share();
-  std::vector<std::thread> threads;
-  std::vector<std::string> errors(options.workers + options.servers);
-  for (uint32_t rank = 0; rank < options.workers + options.servers; ++rank) {
-    threads.emplace_back([&, rank] {
-      sumcast::Options job;
-      job.rank = rank;
-      job.world = options.workers + options.servers;
-      job.key.emplace();
-      job.key->fill(std::byte{0x5A});
-      job.timeout = std::chrono::seconds(30);
-      job.join_timeout = std::chrono::seconds(10);
-      job.one_rank_per_host = true;
-      job.faults = faults;
-      job.faults.seed += rank;
-      if (rank == 0) {
-        job.coordinator = "127.0.0.1:0";
-        job.on_listening = [&](const std::string& where) { meeting.set_value(where); };
-      } else {
-        job.coordinator = address.get();
-      }
-      auto context = Context::create(job);
-      ASSERT_TRUE(context.has_value()) << context.error().what;
-      if (rank < options.workers) {
-        auto worker = Worker::create(**context, options);
-        ASSERT_TRUE(worker.has_value()) << worker.error().what;
-        body(**worker, rank);
-      } else {
-        auto server = Server::create(**context, options);
-        ASSERT_TRUE(server.has_value()) << server.error().what;
-        if (auto served = (*server)->run(); !served) errors[rank] = served.error().what;
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return errors;
-}
-
-/// The keys of a worker's batch: a few that everybody likes, and some of its own.
-std::vector<uint64_t> batch(uint32_t rank, uint32_t round) {
-  Prng random(rank * 1000 + round + 1);
-  std::set<uint64_t> keys;
-  for (int i = 0; i < 30; ++i) keys.insert(random.below(40) * 0x123456789ABCDEFu);
-  for (int i = 0; i < 30; ++i) keys.insert(1000 + random.below(2000));
-  if (round % 3 == 0) keys.insert({0, UINT64_MAX});
-  if ((rank + round) % 5 == 0) keys.clear();  // A worker without keys closes rounds all the same.
-  return {keys.begin(), keys.end()};
-}
-
-/// A gradient that depends on rank, round, key and the row's value, so that a stale row shows.
-void gradient_of(uint32_t rank, uint32_t round, uint64_t key, const float* row, float* out) {
-  Prng random(table::mix_key(key) ^ (rank * 7919 + round));
-  for (int i = 0; i < 6; ++i) {
-    out[i] = static_cast<float>(random.unit() - 0.5) + 0.3f * row[i];
-  }
-}
 
 constexpr uint32_t kRounds = 8;
 
@@ -98,86 +12,47 @@ constexpr uint32_t kRounds = 8;
 Rows train(const Options& options, std::span<const uint64_t> hot, uint32_t flush_every,
            const Faults& faults = {}) {
   Rows final;
-  const auto errors = run_job(
-      options,
-      [&](Worker& worker, uint32_t rank) {
-        ASSERT_TRUE(worker.set_hot(hot));
-        std::vector<uint64_t> keys = batch(rank, 0);
-        ASSERT_TRUE(worker.pull(keys));
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          std::vector<float> gradients(keys.size() * 6);
-          for (size_t i = 0; i < keys.size(); ++i) {
-            gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-          }
-          const std::vector<uint64_t> next = batch(rank, round + 1);
-          auto done = worker.push_pull(gradients.data(), next);
-          ASSERT_TRUE(done.has_value()) << done.error().what;
-          keys = next;
-          if (flush_every != 0 && round % flush_every == 0) {
-            ASSERT_TRUE(worker.flush());
-          }
-        }
-        std::set<uint64_t> all;
-        for (uint32_t r = 0; r < options.workers; ++r) {
-          for (uint32_t round = 0; round < kRounds; ++round) {
-            for (const uint64_t key : batch(r, round)) all.insert(key);
-          }
-        }
-        // From servers, after the hot rows have gone there.
-        ASSERT_TRUE(worker.set_hot({}));
-        keys.assign(all.begin(), all.end());
-        ASSERT_TRUE(worker.pull(keys));
-        if (rank != 0) return;
-        for (size_t i = 0; i < keys.size(); ++i) {
-          final[keys[i]].assign(worker.row(i), worker.row(i) + 6);
-        }
-      },
-      faults);
+  const auto errors =
+      run_job(options,
+              [&](Worker& worker, uint32_t rank) {
+                ASSERT_TRUE(worker.set_hot(hot));
+                std::vector<uint64_t> keys = batch(rank, 0);
+                ASSERT_TRUE(worker.pull(keys));
+                for (uint32_t round = 0; round < kRounds; ++round) {
+                  const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
+                  const std::vector<uint64_t> next = batch(rank, round + 1);
+                  auto done = worker.push_pull(gradients.data(), next);
+                  ASSERT_TRUE(done.has_value()) << done.error().what;
+                  keys = next;
+                  if (flush_every != 0 && round % flush_every == 0) {
+                    ASSERT_TRUE(worker.flush());
+                  }
+                }
+                std::set<uint64_t> all;
+                for (uint32_t r = 0; r < options.workers; ++r) {
+                  for (uint32_t round = 0; round < kRounds; ++round) {
+                    for (const uint64_t key : batch(r, round)) all.insert(key);
+                  }
+                }
+                // From servers, after the hot rows have gone there.
+                ASSERT_TRUE(worker.set_hot({}));
+                keys.assign(all.begin(), all.end());
+                ASSERT_TRUE(worker.pull(keys));
+                if (rank != 0) return;
+                for (size_t i = 0; i < keys.size(); ++i) {
+                  final[keys[i]].assign(worker.row(i), worker.row(i) + 6);
+                }
+              },
+              {.faults = faults, .delays = {}, .aggregator = {}, .seats = false, .on_server = {}});
   for (const std::string& error : errors) EXPECT_EQ(error, "");
   return final;
-}
-
-void expect_equal_bits(const Rows& a, const Rows& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [key, row] : a) {
-    ASSERT_TRUE(b.contains(key));
-    ASSERT_EQ(std::memcmp(row.data(), b.at(key).data(), row.size() * sizeof(float)), 0) << key;
-  }
-}
-
-/// What one machine would compute: rounds one after the other, gradients folded in rank order.
-Rows reference(const Options& options) {
-  table::RowTable rows(options.shape);
-  for (uint32_t round = 0; round < kRounds; ++round) {
-    std::map<uint64_t, std::vector<float>> sums;
-    for (uint32_t rank = 0; rank < options.workers; ++rank) {
-      for (const uint64_t key : batch(rank, round)) {
-        float gradient[6];
-        gradient_of(rank, round, key, rows.record(rows.find_or_make(key)), gradient);
-        auto [at, fresh] = sums.try_emplace(key, gradient, gradient + 6);
-        for (int i = 0; i < 6 && !fresh; ++i) at->second[i] += gradient[i];
-      }
-    }
-    for (const auto& [key, sum] : sums) rows.step(rows.find(key), sum.data());
-  }
-  Rows final;
-  for (uint32_t row = 0; row < rows.size(); ++row) {
-    final[rows.key(row)].assign(rows.record(row), rows.record(row) + 6);
-  }
-  return final;
-}
-
-std::vector<uint64_t> hot_keys(size_t count) {
-  std::vector<uint64_t> keys;
-  for (uint64_t i = 0; i < count; ++i) keys.push_back(i * 0x123456789ABCDEFu);
-  return keys;
 }
 
 class Bits : public ::testing::TestWithParam<table::OptimizerKind> {};
 
 TEST_P(Bits, AllColdMixedAndAllHotTrainToTheSameBitsAsOneMachine) {
   const Options options = small(3, 2, GetParam());
-  const Rows expected = reference(options);
+  const Rows expected = reference(options, kRounds);
   expect_equal_bits(train(options, {}, 0), expected);
   expect_equal_bits(train(options, hot_keys(40), 2), expected);
   std::vector<uint64_t> all;
@@ -195,7 +70,7 @@ TEST(Sparse, LossDuplicationAndReorderingChangeNoBit) {
   const Options options = small(3, 1, table::OptimizerKind::kAdagrad);
   Faults faults;
   faults.loss = 0.02, faults.duplicate = 0.02, faults.reorder = 0.02;
-  expect_equal_bits(train(options, hot_keys(40), 2, faults), reference(options));
+  expect_equal_bits(train(options, hot_keys(40), 2, faults), reference(options, kRounds));
 }
 
 TEST(Sparse, ALossyWireGivesTheSameBitsHotAndCold) {
@@ -240,23 +115,20 @@ TEST(Sparse, KeysMoveBetweenServersAndWorkersWithTheirState) {
         ASSERT_TRUE(worker.set_hot(hot_keys(5 * round)));
         ASSERT_TRUE(worker.pull(keys));
       }
-      std::vector<float> gradients(keys.size() * 6);
-      for (size_t i = 0; i < keys.size(); ++i) {
-        gradient_of(rank, round, keys[i], worker.row(i), gradients.data() + 6 * i);
-      }
+      const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
       const std::vector<uint64_t> next = batch(rank, round + 1);
       ASSERT_TRUE(worker.push_pull(gradients.data(), next));
       keys = next;
     }
     std::vector<uint64_t> all;
-    for (const auto& [key, row] : reference(options)) all.push_back(key);
+    for (const auto& [key, row] : reference(options, kRounds)) all.push_back(key);
     ASSERT_TRUE(worker.pull(all));
     if (rank != 0) return;
     for (size_t i = 0; i < all.size(); ++i) {
       final[all[i]].assign(worker.row(i), worker.row(i) + 6);
     }
   });
-  expect_equal_bits(final, reference(options));
+  expect_equal_bits(final, reference(options, kRounds));
 }
 
 TEST(Sparse, DifferentOptionsOrHotKeysAreNamedOnAllMembers) {

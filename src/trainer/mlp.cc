@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/assert.h"
-#include "base/prng.h"
 
 namespace sumcast::trainer {
 namespace {
@@ -15,30 +14,6 @@ constexpr float kPixelMean = 0.2860f;
 constexpr float kPixelDeviation = 0.3530f;
 /// Images scored at once by accuracy(): large enough for the products, small enough for the cache.
 constexpr size_t kScoringBatch = 250;
-
-/// A sample of variance 1: the sum of twelve uniforms less their mean (Irwin-Hall), exact in
-/// integers. Box-Muller would call log and cos, whose last bit depends on the machine's libm.
-double nearly_normal(Prng& prng) {
-  int64_t sum = 0;
-  for (int i = 0; i < 12; ++i) sum += prng.next_u32();
-  return static_cast<double>(sum - (int64_t{6} << 32)) * 0x1.0p-32;
-}
-
-void add_bias(std::span<float> z, std::span<const float> bias, bool relu) {
-  for (size_t row = 0; row < z.size(); row += bias.size()) {
-    for (size_t i = 0; i < bias.size(); ++i) {
-      const float sum = z[row + i] + bias[i];
-      z[row + i] = relu && sum < 0.0f ? 0.0f : sum;
-    }
-  }
-}
-
-void sum_rows(std::span<const float> rows, std::span<float> sums) {
-  std::fill(sums.begin(), sums.end(), 0.0f);
-  for (size_t row = 0; row < rows.size(); row += sums.size()) {
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += rows[row + i];
-  }
-}
 
 }  // namespace
 
@@ -57,59 +32,19 @@ void gather(const ImageSet& set, std::span<const uint32_t> indices, Batch& batch
   }
 }
 
-Mlp::Mlp(std::vector<int> widths, uint64_t seed, const Gemm& gemm) : gemm_(gemm) {
-  SUMCAST_ASSERT(widths.size() >= 2);
+Mlp::Mlp(const std::vector<int>& widths, uint64_t seed, const Gemm& gemm) : layers_(widths, gemm) {
   SUMCAST_ASSERT(widths.back() <= 256);
-  size_t offset = 0;
-  for (size_t i = 0; i + 1 < widths.size(); ++i) {
-    SUMCAST_ASSERT(widths[i] > 0 && widths[i + 1] > 0);
-    layers_.push_back(Layer{widths[i], widths[i + 1], offset});
-    offset += layers_.back().count();
-  }
-  parameters_.assign(offset, 0.0f);
-  gradients_.assign(offset, 0.0f);
-  outputs_.resize(layers_.size());
-  deltas_.resize(layers_.size());
-  Prng prng(seed);
-  for (const Layer& layer : layers_) {
-    const double deviation = std::sqrt(2.0 / layer.inputs);
-    for (size_t i = 0; i < layer.weights(); ++i) {
-      parameters_[layer.offset + i] = static_cast<float>(deviation * nearly_normal(prng));
-    }
-  }
-}
-
-std::vector<LayerSpan> Mlp::spans_in_backward_order() const {
-  std::vector<LayerSpan> spans;
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    spans.push_back(LayerSpan{layer->offset, layer->count()});
-  }
-  return spans;
-}
-
-const float* Mlp::input_of(size_t layer, const float* pixels) const {
-  return layer == 0 ? pixels : outputs_[layer - 1].data();
-}
-
-void Mlp::forward(const float* pixels, size_t count) {
-  const auto rows = static_cast<int64_t>(count);
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const Layer& layer = layers_[l];
-    outputs_[l].resize(count * layer.outputs);
-    const float* weights = parameters_.data() + layer.offset;
-    gemm_.ab({rows, layer.outputs, layer.inputs}, input_of(l, pixels), weights, outputs_[l].data());
-    add_bias(outputs_[l], {weights + layer.weights(), static_cast<size_t>(layer.outputs)},
-             l + 1 < layers_.size());
-  }
+  parameters_.assign(layers_.parameters(), 0.0f);
+  gradients_.assign(layers_.parameters(), 0.0f);
+  layers_.draw(seed, parameters_.data());
 }
 
 /// Turns the last layer's scores into deltas (softmax minus one-hot, over the batch size) and
 /// returns the mean loss. The highest score is taken off first, so that exp cannot overflow.
 float Mlp::softmax_backward(std::span<const uint8_t> labels) {
-  const std::vector<float>& scores = outputs_.back();
-  std::vector<float>& deltas = deltas_.back();
-  deltas.resize(scores.size());
-  const auto classes = static_cast<size_t>(layers_.back().outputs);
+  const std::vector<float>& scores = memory_.outputs.back();
+  std::vector<float>& deltas = memory_.slopes.back();
+  const auto classes = static_cast<size_t>(layers_.outputs());
   const float per_image = 1.0f / static_cast<float>(labels.size());
   double loss = 0.0;
   for (size_t row = 0; row < labels.size(); ++row) {
@@ -129,29 +64,17 @@ float Mlp::softmax_backward(std::span<const uint8_t> labels) {
 float Mlp::forward_backward(const Batch& batch) {
   const size_t count = batch.labels.size();
   SUMCAST_ASSERT(count > 0);
-  SUMCAST_ASSERT(batch.pixels.size() == count * layers_.front().inputs);
-  forward(batch.pixels.data(), count);
+  SUMCAST_ASSERT(batch.pixels.size() == count * layers_.inputs());
+  layers_.forward(parameters_.data(), batch.pixels.data(), count, memory_);
   const float loss = softmax_backward(batch.labels);
-  const auto rows = static_cast<int64_t>(count);
-  for (size_t l = layers_.size(); l-- > 0;) {
-    const Layer& layer = layers_[l];
-    const float* input = input_of(l, batch.pixels.data());
-    float* gradient = gradients_.data() + layer.offset;
-    gemm_.atb({layer.inputs, layer.outputs, rows}, input, deltas_[l].data(), gradient);
-    sum_rows(deltas_[l], {gradient + layer.weights(), static_cast<size_t>(layer.outputs)});
-    if (l == 0) break;
-    std::vector<float>& below = deltas_[l - 1];
-    below.resize(count * layer.inputs);
-    gemm_.abt({rows, layer.inputs, layer.outputs}, deltas_[l].data(),
-              parameters_.data() + layer.offset, below.data());
-    for (size_t i = 0; i < below.size(); ++i) below[i] = input[i] > 0.0f ? below[i] : 0.0f;
-  }
+  layers_.backward(parameters_.data(), batch.pixels.data(), count, memory_, gradients_.data(),
+                   nullptr);
   return loss;
 }
 
 double Mlp::accuracy(const ImageSet& set) {
   if (set.count == 0) return 0.0;
-  const auto classes = static_cast<size_t>(layers_.back().outputs);
+  const auto classes = static_cast<size_t>(layers_.outputs());
   Batch batch;
   std::vector<uint32_t> indices;
   size_t right = 0;
@@ -159,9 +82,10 @@ double Mlp::accuracy(const ImageSet& set) {
     indices.resize(std::min(kScoringBatch, set.count - first));
     std::iota(indices.begin(), indices.end(), static_cast<uint32_t>(first));
     gather(set, indices, batch);
-    forward(batch.pixels.data(), indices.size());
+    const std::vector<float>& scores =
+        layers_.forward(parameters_.data(), batch.pixels.data(), indices.size(), memory_);
     for (size_t row = 0; row < indices.size(); ++row) {
-      const float* score = outputs_.back().data() + row * classes;
+      const float* score = scores.data() + row * classes;
       right += std::max_element(score, score + classes) - score == batch.labels[row];
     }
   }

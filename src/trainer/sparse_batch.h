@@ -16,8 +16,9 @@ namespace sumcast::trainer {
 inline constexpr uint64_t kBiasKey = 0x5BD1E995B1A5B1A5u;
 
 struct SparseEntry {
-  uint32_t key = 0;  ///< Place in SparseBatch::keys.
+  uint32_t key = 0;  ///< Place in SparseBatch::keys; the bias has 0.
   float value = 0;
+  uint32_t field = 0;  ///< The feature's; 0 of the bias.
 };
 
 struct SparseBatch {

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "trainer/deep_fm.h"
+#include "trainer/factors.h"
+
 namespace sumcast::trainer {
 namespace {
 
@@ -15,44 +18,33 @@ double clamped_log(double probability) {
   return std::log(std::clamp(probability, kProbabilityMin, 1.0 - kProbabilityMin));
 }
 
-float sigmoid(float z) { return 1.0f / (1.0f + std::exp(-z)); }
 bool is_positive(float label) { return label > 0.5f; }
-
-/// Linear part of lr and fm: lane 0 of every row.
-float linear(std::span<const SparseEntry> sample, std::span<const float* const> rows) {
-  float z = 0;
-  for (const SparseEntry& entry : sample) z += rows[entry.key][0] * entry.value;
-  return z;
-}
 
 class Binary : public SparseModel {
  public:
   uint32_t scores() const override { return 1; }
 
-  double learn(const SparseBatch& batch, std::span<const float* const> rows, float share,
-               float* gradients) const override {
-    std::fill_n(gradients, batch.keys.size() * width(), 0.0f);
+  double learn(const SparseBatch& batch, const ModelView& model, float share,
+               const GradientView& gradients) const override {
+    std::fill_n(gradients.rows, batch.keys.size() * width(), 0.0f);
     double loss = 0;
     for (size_t i = 0; i < batch.size(); ++i) {
-      const float p = sigmoid(score(batch.sample(i), rows));
-      const bool positive = is_positive(batch.labels[i]);
-      loss -= clamped_log(positive ? p : 1.0 - p);
-      add_gradient(batch.sample(i), rows, (p - (positive ? 1.0f : 0.0f)) * share, gradients);
+      const Guess guess = judge(score(batch.sample(i), model.rows), batch.labels[i]);
+      loss += guess.loss;
+      add_gradient(batch.sample(i), model.rows, guess.slope * share, gradients.rows);
     }
     return loss;
   }
 
-  void predict(const SparseBatch& batch, std::span<const float* const> rows,
-               float* out) const override {
-    for (size_t i = 0; i < batch.size(); ++i) out[i] = sigmoid(score(batch.sample(i), rows));
+  void predict(const SparseBatch& batch, const ModelView& model, float* out) const override {
+    for (size_t i = 0; i < batch.size(); ++i) out[i] = sigmoid(score(batch.sample(i), model.rows));
   }
 
  protected:
-  virtual float score(std::span<const SparseEntry> sample,
-                      std::span<const float* const> rows) const = 0;
+  virtual float score(std::span<const SparseEntry> sample, Rows rows) const = 0;
   /// Adds `slope` times what the score's derivative by each row is.
-  virtual void add_gradient(std::span<const SparseEntry> sample, std::span<const float* const> rows,
-                            float slope, float* gradients) const = 0;
+  virtual void add_gradient(std::span<const SparseEntry> sample, Rows rows, float slope,
+                            float* gradients) const = 0;
 };
 
 class LogisticRegression final : public Binary {
@@ -61,13 +53,12 @@ class LogisticRegression final : public Binary {
   float init_scale() const override { return 0; }
 
  private:
-  float score(std::span<const SparseEntry> sample,
-              std::span<const float* const> rows) const override {
-    return linear(sample, rows);
+  float score(std::span<const SparseEntry> sample, Rows rows) const override {
+    return factor_score(sample, rows, 0);
   }
-  void add_gradient(std::span<const SparseEntry> sample, std::span<const float* const>, float slope,
+  void add_gradient(std::span<const SparseEntry> sample, Rows rows, float slope,
                     float* gradients) const override {
-    for (const SparseEntry& entry : sample) gradients[entry.key] += slope * entry.value;
+    add_factor_gradient(sample, rows, 0, slope, gradients);
   }
 };
 
@@ -75,35 +66,15 @@ class FactorizationMachine final : public Binary {
  public:
   explicit FactorizationMachine(uint32_t factors) : factors_(factors) {}
   uint32_t width() const override { return 1 + factors_; }
-  float init_scale() const override { return 0.05f; }
+  float init_scale() const override { return kFactorScale; }
 
  private:
-  float score(std::span<const SparseEntry> sample,
-              std::span<const float* const> rows) const override {
-    float z = linear(sample, rows);
-    for (uint32_t f = 1; f <= factors_; ++f) {
-      float sum = 0, squares = 0;
-      for (const SparseEntry& entry : sample) {
-        const float part = rows[entry.key][f] * entry.value;
-        sum += part;
-        squares += part * part;
-      }
-      z += 0.5f * (sum * sum - squares);
-    }
-    return z;
+  float score(std::span<const SparseEntry> sample, Rows rows) const override {
+    return factor_score(sample, rows, factors_);
   }
-  void add_gradient(std::span<const SparseEntry> sample, std::span<const float* const> rows,
-                    float slope, float* gradients) const override {
-    const size_t lanes = width();
-    for (const SparseEntry& entry : sample) gradients[entry.key * lanes] += slope * entry.value;
-    for (uint32_t f = 1; f <= factors_; ++f) {
-      float sum = 0;
-      for (const SparseEntry& entry : sample) sum += rows[entry.key][f] * entry.value;
-      for (const SparseEntry& entry : sample) {
-        gradients[entry.key * lanes + f] +=
-            slope * entry.value * (sum - rows[entry.key][f] * entry.value);
-      }
-    }
+  void add_gradient(std::span<const SparseEntry> sample, Rows rows, float slope,
+                    float* gradients) const override {
+    add_factor_gradient(sample, rows, factors_, slope, gradients);
   }
 
   uint32_t factors_;
@@ -116,18 +87,18 @@ class Softmax final : public SparseModel {
   uint32_t scores() const override { return classes_; }
   float init_scale() const override { return 0; }
 
-  double learn(const SparseBatch& batch, std::span<const float* const> rows, float share,
-               float* gradients) const override {
-    std::fill_n(gradients, batch.keys.size() * classes_, 0.0f);
+  double learn(const SparseBatch& batch, const ModelView& model, float share,
+               const GradientView& gradients) const override {
+    std::fill_n(gradients.rows, batch.keys.size() * classes_, 0.0f);
     std::vector<float> p(classes_);
     double loss = 0;
     for (size_t i = 0; i < batch.size(); ++i) {
-      probabilities(batch.sample(i), rows, p.data());
+      probabilities(batch.sample(i), model.rows, p.data());
       const auto label = static_cast<size_t>(batch.labels[i]);
       loss -= clamped_log(p[label]);
       p[label] -= 1.0f;
       for (const SparseEntry& entry : batch.sample(i)) {
-        float* const gradient = gradients + size_t{entry.key} * classes_;
+        float* const gradient = gradients.rows + size_t{entry.key} * classes_;
         const float slope = share * entry.value;
         for (uint32_t c = 0; c < classes_; ++c) gradient[c] += slope * p[c];
       }
@@ -135,16 +106,14 @@ class Softmax final : public SparseModel {
     return loss;
   }
 
-  void predict(const SparseBatch& batch, std::span<const float* const> rows,
-               float* out) const override {
+  void predict(const SparseBatch& batch, const ModelView& model, float* out) const override {
     for (size_t i = 0; i < batch.size(); ++i) {
-      probabilities(batch.sample(i), rows, out + i * classes_);
+      probabilities(batch.sample(i), model.rows, out + i * classes_);
     }
   }
 
  private:
-  void probabilities(std::span<const SparseEntry> sample, std::span<const float* const> rows,
-                     float* p) const {
+  void probabilities(std::span<const SparseEntry> sample, Rows rows, float* p) const {
     std::fill_n(p, classes_, 0.0f);
     for (const SparseEntry& entry : sample) {
       const float* const row = rows[entry.key];
@@ -161,18 +130,29 @@ class Softmax final : public SparseModel {
 
 }  // namespace
 
-Result<std::unique_ptr<SparseModel>> make_sparse_model(std::string_view name, uint32_t classes,
-                                                       uint32_t factors) {
+Guess judge(float score, float label) {
+  const float p = sigmoid(score);
+  const bool positive = is_positive(label);
+  return {-clamped_log(positive ? p : 1.0 - p), p - (positive ? 1.0f : 0.0f)};
+}
+
+Result<std::unique_ptr<SparseModel>> make_sparse_model(std::string_view name,
+                                                       const ModelShape& shape) {
+  const auto refuse = [](std::string what) {
+    return fail(ErrorCode::kInvalidArgument, std::move(what));
+  };
   if (name == "lr") return std::make_unique<LogisticRegression>();
-  if (name == "fm" && factors > 0) return std::make_unique<FactorizationMachine>(factors);
-  if (name == "softmax" && classes >= 2) return std::make_unique<Softmax>(classes);
-  if (name == "fm") return fail(ErrorCode::kInvalidArgument, "fm: at least one factor is needed");
   if (name == "softmax") {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("softmax: the data has {} label(s); two are needed", classes));
+    if (shape.classes >= 2) return std::make_unique<Softmax>(shape.classes);
+    return refuse(fmt::format("softmax: the data has {} label(s); two are needed", shape.classes));
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("no such model: \"{}\"; there are lr, fm, softmax", name));
+  if (name != "fm" && name != "deepfm") {
+    return refuse(
+        fmt::format("no such model: \"{}\"; there are lr, fm, deepfm, softmax, word2vec", name));
+  }
+  if (shape.factors == 0) return refuse(fmt::format("{}: at least one factor is needed", name));
+  if (name == "fm") return std::make_unique<FactorizationMachine>(shape.factors);
+  return make_deep_fm(shape);
 }
 
 double log_loss(std::span<const float> labels, std::span<const float> probabilities,

@@ -20,7 +20,9 @@ SparseBatch some_batch(uint32_t classes) {
     dataset::Sample sample;
     sample.label = static_cast<float>(random.below(classes));
     for (uint64_t key = 1; key < 9; ++key) {
-      if (random.chance(0.5)) sample.features.push_back({key, static_cast<float>(random.unit())});
+      if (!random.chance(0.5)) continue;
+      const auto field = static_cast<uint32_t>(key % 3);
+      sample.features.push_back({key, static_cast<float>(random.unit()), field});
     }
     batch.add(sample);
   }
@@ -40,10 +42,11 @@ TEST(SparseBatch, KeysAreMergedAndEverySampleHasTheBias) {
 
 class Gradients : public ::testing::TestWithParam<const char*> {};
 
-/// Against differences of the loss, in every lane of every row.
+/// Against differences of the loss, in every lane of every row and in every dense parameter.
 TEST_P(Gradients, AreTheSlopesOfTheLoss) {
   const uint32_t classes = std::string_view(GetParam()) == "softmax" ? 4 : 2;
-  const auto model = make_sparse_model(GetParam(), classes, 3);
+  const ModelShape shape = {.classes = classes, .factors = 3, .fields = 3, .hidden = {5, 4}};
+  const auto model = make_sparse_model(GetParam(), shape);
   ASSERT_TRUE(model.has_value()) << model.error().what;
   const SparseBatch batch = some_batch(classes);
   const size_t width = (*model)->width();
@@ -52,26 +55,56 @@ TEST_P(Gradients, AreTheSlopesOfTheLoss) {
   for (float& w : weights) w = static_cast<float>(random.unit() - 0.5);
   std::vector<const float*> rows;
   for (size_t i = 0; i < batch.keys.size(); ++i) rows.push_back(weights.data() + i * width);
-  std::vector<float> ignored(weights.size());
-  (void)(*model)->learn(batch, rows, 1.0f, gradients.data());
+  const size_t dense = (*model)->dense();
+  std::vector<float> parameters(dense), dense_gradients(dense), ignored(weights.size() + dense);
+  (*model)->draw_dense(11, parameters.data());
+  const ModelView view = {rows, parameters.data()};
+  (void)(*model)->learn(batch, view, 1.0f, {gradients.data(), dense_gradients.data()});
+  const auto loss = [&] {
+    return (*model)->learn(batch, view, 1.0f, {ignored.data(), ignored.data() + weights.size()});
+  };
+  const auto expect_slope = [&](float& parameter, float gradient) {
+    constexpr float kStep = 1e-3f;
+    const float kept = parameter;
+    parameter = kept + kStep;
+    const double above = loss();
+    parameter = kept - kStep;
+    const double below = loss();
+    parameter = kept;
+    ASSERT_NEAR(gradient, (above - below) / (2 * kStep), 4e-3);
+  };
   for (size_t i = 0; i < weights.size(); ++i) {
-    const float kept = weights[i];
-    constexpr float kStep = 1e-2f;
-    weights[i] = kept + kStep;
-    const double above = (*model)->learn(batch, rows, 1.0f, ignored.data());
-    weights[i] = kept - kStep;
-    const double below = (*model)->learn(batch, rows, 1.0f, ignored.data());
-    weights[i] = kept;
-    ASSERT_NEAR(gradients[i], (above - below) / (2 * kStep), 2e-3) << "lane " << i;
+    SCOPED_TRACE(i);
+    expect_slope(weights[i], gradients[i]);
+  }
+  for (size_t i = 0; i < dense; ++i) {
+    SCOPED_TRACE(i);
+    expect_slope(parameters[i], dense_gradients[i]);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Gradients, ::testing::Values("lr", "fm", "softmax"));
+INSTANTIATE_TEST_SUITE_P(Models, Gradients, ::testing::Values("lr", "fm", "deepfm", "softmax"));
 
-TEST(SparseModel, UnknownNamesAndTooFewClassesAreNamed) {
-  EXPECT_THAT(make_sparse_model("svm", 2, 1).error().what, HasSubstr("lr, fm, softmax"));
-  EXPECT_THAT(make_sparse_model("softmax", 1, 1).error().what, HasSubstr("1 label"));
-  EXPECT_FALSE(make_sparse_model("fm", 2, 0).has_value());
+TEST(SparseModel, UnknownNamesAndImpossibleShapesAreNamed) {
+  const auto refusal = [](const char* name, const ModelShape& shape) {
+    const auto model = make_sparse_model(name, shape);
+    return model ? std::string("made") : model.error().what;
+  };
+  EXPECT_THAT(refusal("svm", {}), HasSubstr("lr, fm, deepfm, softmax"));
+  EXPECT_THAT(refusal("softmax", {.classes = 1}), HasSubstr("1 label"));
+  EXPECT_THAT(refusal("fm", {.factors = 0}), HasSubstr("one factor"));
+  EXPECT_THAT(refusal("deepfm", {.fields = 65}), HasSubstr("65 fields"));
+  EXPECT_THAT(refusal("deepfm", {.fields = 3, .hidden = {8, 0}}), HasSubstr("hidden layer of 0"));
+}
+
+TEST(DeepFm, AWorkerWithoutSamplesHasGradientsOfZero) {
+  const auto model = make_sparse_model("deepfm", {.fields = 2, .hidden = {4}});
+  ASSERT_TRUE(model.has_value());
+  std::vector<float> parameters((*model)->dense(), 0.5f), gradients(parameters.size(), 7.0f);
+  EXPECT_EQ(
+      (*model)->learn(SparseBatch(), {{}, parameters.data()}, 1.0f, {nullptr, gradients.data()}),
+      0.0);
+  EXPECT_THAT(gradients, ::testing::Each(0.0f));
 }
 
 TEST(Metrics, AreWhatTheirDefinitionsSay) {

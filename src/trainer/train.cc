@@ -25,7 +25,7 @@ Mlp make_model(const FashionMnist& data, const TrainOptions& options) {
   std::vector<int> widths = {static_cast<int>(data.training.pixels_per_image())};
   widths.insert(widths.end(), options.hidden.begin(), options.hidden.end());
   widths.push_back(kClasses);
-  return Mlp(std::move(widths), options.seed);
+  return Mlp(widths, options.seed);
 }
 
 size_t images_used(const FashionMnist& data, const TrainOptions& options) {

@@ -1,0 +1,259 @@
+// The aggregator dies: a real sumcastd, killed while workers train.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lab/process.h"
+#include "runtime/environment.h"
+#include "sparse/test_job.h"
+
+namespace sumcast::sparse {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kRounds = 24;
+
+/// A daemon of the key that test jobs have.
+class Daemon {
+ public:
+  Daemon() {
+    const std::string key = testing::TempDir() + "sparse_key_" + std::to_string(::getpid());
+    FILE* const file = std::fopen(key.c_str(), "w");
+    for (int i = 0; i < 32; ++i) std::fputs("5A", file);
+    std::fclose(file);
+    ::chmod(key.c_str(), 0600);
+    lab::SpawnOptions options;
+    options.output = lab::Redirect::pipe();
+    process_ = lab::spawn_process({SUMCASTD, "--json-ready", "--listen", "127.0.0.1:0", "--http",
+                                   "", "--threads", "1", "--key-file", key},
+                                  options)
+                   .value();
+    const auto line = process_.read_line(20s);
+    std::filesystem::remove(key);
+    address_ = nlohmann::json::parse(line.value()).at("listen").get<std::string>();
+  }
+  const std::string& address() const { return address_; }
+  /// From any thread; without a farewell.
+  void kill() const { ::kill(process_.pid(), SIGKILL); }
+
+ private:
+  lab::Process process_;
+  std::string address_;
+};
+
+/// What one job saw, over its workers.
+struct Outcome {
+  Rows final;
+  uint64_t failovers = 0, repeated = 0;
+};
+
+/// Rounds with every kind of operation between them: flushes, other hot keys, reading, sums.
+void train(Worker& worker, uint32_t rank, const Options& options, Rows& final,
+           const std::function<void(uint32_t round)>& on_round) {
+  const auto good = [](const Result<void>& done) {
+    EXPECT_TRUE(done.has_value()) << done.error().what;
+    return done.has_value();
+  };
+  ASSERT_TRUE(good(worker.set_hot(hot_keys(30))));
+  std::vector<uint64_t> keys = batch(rank, 0);
+  ASSERT_TRUE(good(worker.pull(keys)));
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    on_round(round);
+    if (round % 8 == 7) {
+      ASSERT_TRUE(good(worker.set_hot(hot_keys(round))));
+      ASSERT_TRUE(good(worker.pull(keys)));
+    }
+    const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
+    std::array<double, 1> number = {rank + 0.5};
+    ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
+    ASSERT_EQ(number[0], options.workers * options.workers / 2.0);
+    const std::vector<uint64_t> next = batch(rank, round + 1);
+    std::vector<float> dense(700, static_cast<float>(rank + round));
+    ASSERT_TRUE(good(worker.push_pull(gradients.data(), next, dense)));
+    const uint32_t sum = options.workers * (options.workers - 1) / 2 + options.workers * round;
+    ASSERT_THAT(dense, testing::Each(static_cast<float>(sum)));
+    keys = next;
+    if (round % 3 == 0) {
+      ASSERT_TRUE(good(worker.flush()));
+    }
+    if (round % 5 == 4) {
+      std::vector<float> rows(keys.size() * 6);
+      ASSERT_TRUE(good(worker.peek(keys, rows.data())));
+      ASSERT_TRUE(good(worker.pull(keys)));
+      for (size_t i = 0; i < keys.size(); ++i) {
+        ASSERT_EQ(std::memcmp(worker.row(i), rows.data() + 6 * i, 6 * sizeof(float)), 0);
+      }
+    }
+  }
+  ASSERT_TRUE(good(worker.set_hot({})));
+  std::vector<uint64_t> all;
+  for (const auto& [key, row] : reference(options, kRounds)) all.push_back(key);
+  std::vector<float> rows(all.size() * 6);
+  ASSERT_TRUE(good(worker.peek(all, rows.data())));
+  if (rank != 0) return;
+  for (size_t i = 0; i < all.size(); ++i) {
+    final[all[i]].assign(rows.data() + 6 * i, rows.data() + 6 * i + 6);
+  }
+}
+
+Outcome run(const Options& options, const std::string& aggregator,
+            const std::function<void(uint32_t rank, uint32_t round)>& on_round,
+            const std::function<void(Server&)>& on_server = {}) {
+  Outcome outcome;
+  std::atomic<uint64_t> failovers{0}, repeated{0};
+  const auto errors = run_job(options,
+                              [&](Worker& worker, uint32_t rank) {
+                                train(worker, rank, options, outcome.final,
+                                      [&](uint32_t round) { on_round(rank, round); });
+                                failovers += worker.counters().failovers;
+                                repeated += worker.counters().repeated;
+                              },
+                              {.faults = {},
+                               .delays = {},
+                               .aggregator = aggregator,
+                               .seats = true,
+                               .on_server = on_server});
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  outcome.failovers = failovers;
+  outcome.repeated = repeated;
+  return outcome;
+}
+
+TEST(Recovery, WithoutAFailureNothingIsRepeated) {
+  const Options options = small(3, 2, table::OptimizerKind::kAdagrad);
+  Daemon daemon;
+  const Outcome outcome = run(options, daemon.address(), [](uint32_t, uint32_t) {});
+  expect_equal_bits(outcome.final, reference(options, kRounds));
+  EXPECT_EQ(outcome.failovers, 0u);
+  EXPECT_EQ(outcome.repeated, 0u);
+}
+
+/// SUMCAST_KILLS=n: as many moments instead of a few.
+TEST(Recovery, AnAggregatorKilledAtAnyMomentChangesNoBit) {
+  const auto asked = runtime::environment("SUMCAST_KILLS");
+  const int kills = asked ? std::stoi(*asked) : 8;
+  const uint64_t seed = asked ? static_cast<uint64_t>(::getpid()) : 1;
+  Prng random(seed);
+  uint64_t failovers = 0, repeated = 0;
+  for (int i = 0; i < kills; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", kill " + std::to_string(i));
+    Options options = small(3, 2, static_cast<table::OptimizerKind>(i % 6));
+    Daemon daemon;
+    // At a random moment after a random round of a random worker has begun.
+    const auto who = static_cast<uint32_t>(random.below(3));
+    const auto when = static_cast<uint32_t>(random.below(kRounds));
+    const auto later = std::chrono::microseconds(random.below(3000));
+    std::promise<void> moment;
+    std::thread killer([&, moment = moment.get_future()]() mutable {
+      moment.wait();
+      std::this_thread::sleep_for(later);
+      daemon.kill();
+    });
+    const Outcome outcome = run(options, daemon.address(), [&](uint32_t rank, uint32_t round) {
+      if (rank == who && round == when) moment.set_value();
+    });
+    killer.join();
+    expect_equal_bits(outcome.final, reference(options, kRounds));
+    failovers += outcome.failovers;
+    repeated += outcome.repeated;
+  }
+  std::printf("%d kills, %zu failovers of workers, %zu operations repeated\n", kills,
+              static_cast<size_t>(failovers), static_cast<size_t>(repeated));
+  EXPECT_GT(failovers, 0u);
+}
+
+/// The server has applied a step, and nobody has heard of it.
+TEST(Recovery, AKillBetweenApplyAndAcknowledgementIsNotCountedTwice) {
+  for (const bool after_loss : {true, false}) {
+    const Options options = small(3, 2, table::OptimizerKind::kMomentum);
+    Daemon daemon;
+    const Outcome outcome = run(
+        options, daemon.address(), [](uint32_t, uint32_t) {},
+        [&](Server& server) {
+          server.observe_commits([&](uint32_t segment, uint64_t step) {
+            if (step != 9 || segment != 1) return;
+            daemon.kill();
+            // Until everybody knows that the aggregator is gone, or at once.
+            if (after_loss) std::this_thread::sleep_for(300ms);
+          });
+        });
+    expect_equal_bits(outcome.final, reference(options, kRounds));
+    EXPECT_EQ(outcome.failovers, 3u);
+  }
+}
+
+/// Its datagrams come late, so the others are through with a step when it is not.
+TEST(Recovery, WhoIsAheadGoesThroughTheStepAgainForWhoIsBehind) {
+  const Options options = small(3, 2, table::OptimizerKind::kAdagrad);
+  Daemon daemon;
+  JobSetup setup;
+  setup.aggregator = daemon.address();
+  setup.seats = true;
+  setup.delays[1] = 20ms;
+  std::atomic<uint64_t> repeated{0};
+  Rows final;
+  run_job(
+      options,
+      [&](Worker& worker, uint32_t rank) {
+        train(worker, rank, options, final, [&](uint32_t round) {
+          if (rank == 0 && round == 11) daemon.kill();  // Its step 10 has just ended.
+        });
+        repeated += worker.counters().repeated;
+      },
+      setup);
+  expect_equal_bits(final, reference(options, kRounds));
+  EXPECT_EQ(repeated, 2u) << "by workers 0 and 2";
+}
+
+TEST(Recovery, TheNextDaemonIsTakenBeforeTheRanksThemselves) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  Daemon first, second;
+  const Outcome outcome =
+      run(options, first.address() + "," + second.address(), [&](uint32_t rank, uint32_t round) {
+        if (rank == 1 && round == 5) first.kill();
+        if (rank == 0 && round == 15) second.kill();
+      });
+  expect_equal_bits(outcome.final, reference(options, kRounds));
+  EXPECT_EQ(outcome.failovers, 4u);
+}
+
+TEST(Recovery, WithoutSeatsTheLossIsAnErrorOnAllMembers) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  Daemon daemon;
+  const auto errors = run_job(options,
+                              [&](Worker& worker, uint32_t rank) {
+                                // All have begun it when it has ended.
+                                Result<void> done = worker.pull(batch(rank, 1));
+                                if (rank == 0) daemon.kill();
+                                while (done) done = worker.pull(batch(rank, 1));
+                                EXPECT_THAT(done.error().what, HasSubstr("is gone"));
+                              },
+                              {.faults = {},
+                               .delays = {},
+                               .aggregator = daemon.address(),
+                               .seats = false,
+                               .on_server = {}});
+  EXPECT_THAT(errors[2], HasSubstr("is gone"));
+}
+
+TEST(Recovery, AnErrorThatIsNotTheAggregatorsIsNotRepeated) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  Daemon daemon;
+  const auto errors = run_job(
+      options,
+      [&](Worker& worker, uint32_t rank) {
+        const std::vector<uint64_t> twice = {7, 8, 7}, once = {7};
+        ASSERT_FALSE(worker.pull(rank == 1 ? twice : once).has_value());
+        EXPECT_EQ(worker.counters().failovers, 0u);
+      },
+      {.faults = {}, .delays = {}, .aggregator = daemon.address(), .seats = true, .on_server = {}});
+  EXPECT_THAT(errors[2], HasSubstr("worker 1 pulled key 7 twice"));
+}
+
+}  // namespace
+}  // namespace sumcast::sparse
