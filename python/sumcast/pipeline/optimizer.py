@@ -174,6 +174,7 @@ class Optimizer(torch.optim.Optimizer):
         parameter the gradients of the last one due, if others had them in hand.
         """
         due, newest = exchanged
+        self._opt_called = True  # Schedulers look for it, also where ranks share a process.
         report = self.report = Report()
         fell_back = self.engine.fell_back
         self._show(self._committed)
