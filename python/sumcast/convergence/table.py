@@ -7,7 +7,7 @@ import statistics
 def summarize(cells):
     """A row per task, optimiser, rate and variant: a list of dictionaries, in order of appearance.
 
-    accuracy, deviation: over seeds that did not diverge. gap_closed: share of the points between plain
+    accuracy, deviation: over seeds that did not diverge (`_failed`). gap_closed: share of the points between plain
     and sync, over the seeds that all three have; None unless the gap counts: at least five seeds, no
     divergence of plain, and more than twice the pooled deviation. gap_closed_so_far: the same with
     fewer seeds.
@@ -19,7 +19,7 @@ def summarize(cells):
     rows = []
     for (task, optimizer, rate, steps), variants in groups.items():
         for variant, by_seed in variants.items():
-            good = [c["accuracy"] for c in by_seed.values() if not c["diverged"]]
+            good = [c["accuracy"] for c in by_seed.values() if not _failed(c)]
             row = {"task": task, "optimizer": optimizer, "rate": rate, "steps": steps,
                    "variant": variant, "seeds": len(by_seed), "diverged": len(by_seed) - len(good),
                    "accuracy": _mean(good), "deviation": _deviation(good),
@@ -39,12 +39,18 @@ def _compare(row, mine, sync, plain):
     own, best, worst = (statistics.fmean(x) for x in of)
     gap = best - worst
     row["behind_sync"] = round(best - own, 3)
-    if gap <= 0 or any(plain[s]["diverged"] or mine[s]["diverged"] for s in seeds):
+    if gap <= 0 or any(_failed(plain[s]) or _failed(mine[s]) for s in seeds):
         return
     row["gap_closed_so_far"] = round((own - worst) / gap, 3)
     pooled = math.sqrt((_deviation(of[1]) ** 2 + _deviation(of[2]) ** 2) / 2)
     if len(seeds) >= 5 and gap > 2 * pooled:
         row["gap_closed"] = row["gap_closed_so_far"]
+
+
+def _failed(cell):
+    """Whether the run diverged: a loss was no number, or at its end is where it began or higher."""
+    losses = cell["losses"]
+    return cell["diverged"] or len(losses) < 2 or losses[-1] > 0.95 * losses[0]
 
 
 def _mean(values):
