@@ -219,7 +219,7 @@ def exchanged(spec, shares, step=0):
     meeting = LocalRanks(len(shares))
     averagers = [meeting.averager(rank) for rank in range(len(shares))]
     coders = [encoders.make(spec) for _ in shares]
-    sent = lockstep(coder.send([share.clone()], step, averager, True)
+    sent = lockstep(coder.send([share.clone()], step, averager)
                     for coder, share, averager in zip(coders, shares, averagers))
     return [(sending[0].own, sending[0].wait()) for sending in sent]
 
@@ -251,7 +251,8 @@ def test_what_is_not_finite_travels_and_is_never_owed(spec):
         for _, mean in results:
             assert not math.isfinite(mean[7])
         feedback = encoders.Feedback([torch.zeros(600)])
-        feedback.owe(feedback.add([shares[1].clone()]), [encoders.Sending(results[1][0], None)])
+        feedback.add([shares[1].clone()])
+        feedback.owe([encoders.Sending(results[1][0], None)])
         assert torch.isfinite(feedback.residuals[0]).all()
 
 
@@ -263,9 +264,9 @@ def test_error_feedback_sends_in_the_long_run_what_was_wanted(spec):
     feedback, total = encoders.Feedback([share]), torch.zeros(300, dtype=torch.float64)
     for step in range(50):
         shares = [share.clone()]
-        wanted = feedback.add(shares)
-        sendings = lockstep([coder.send(shares, step, averager, False)])[0]
-        feedback.owe(wanted, sendings)
+        feedback.add(shares)
+        sendings = lockstep([coder.send(shares, step, averager)])[0]
+        feedback.owe(sendings)
         total += sendings[0].own
         sendings[0].wait()
     assert torch.allclose(total + feedback.residuals[0], 50 * share.double(), atol=1e-4)

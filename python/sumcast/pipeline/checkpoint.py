@@ -42,7 +42,14 @@ def _fits(optimizer):
 
 
 def _saved(flight):
-    return {name: getattr(flight, name) for name in _FLIGHT}
+    return {name: _copied(getattr(flight, name)) for name in _FLIGHT}
+
+
+def _copied(value):
+    """Lists of tensors by value: a flight's memory is used again after its time."""
+    if isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+        return [tensor.clone() for tensor in value]
+    return value
 
 
 def load(optimizer, state, resized):
@@ -99,7 +106,7 @@ def _restored(saved, resized):
 
     flight = Flight(saved["step"])
     for name in _FLIGHT:
-        setattr(flight, name, saved[name])
+        setattr(flight, name, _copied(saved[name]))
     if resized:
         flight.own = None
         flight.facts = [0.0] * len(flight.facts)

@@ -60,14 +60,16 @@ class Plain:
     def check(self, ranks):
         pass
 
-    def send(self, shares, step, averager, keep_own):
+    def send(self, shares, step, averager, room=None):
         """Begins the sums of all buckets; a generator that yields before it waits.
 
-        shares: belong to the sums from now on. step: seeds what is random. Returns Sendings.
+        shares: belong to the sums from now on if the encoder is lossless; else the caller's again when
+        this returns. step: seeds what is random. room: a tensor per bucket in which a lossless encoder
+        keeps the own shares; None if nobody will ask. Returns Sendings.
         """
         sendings = []
-        for share in shares:
-            own = share.clone() if keep_own else None
+        for number, share in enumerate(shares):
+            own = room[number].copy_(share) if room is not None else None
             sendings.append(Sending(own, averager.sum(share).wait))
         return sendings
         yield  # A generator, as the others.
@@ -82,7 +84,7 @@ class Narrow(Plain):
     def __init__(self, dtype):
         self._dtype = dtype
 
-    def send(self, shares, step, averager, keep_own):
+    def send(self, shares, step, averager, room=None):
         sendings = []
         for share in shares:
             narrow = share.to(self._dtype)
@@ -102,7 +104,7 @@ class Int8(Plain):
             raise ValueError(f"sumcast.pipeline: int8 sums of {ranks} ranks leave each less than two "
                              "levels; 63 ranks at most, use bf16")
 
-    def send(self, shares, step, averager, keep_own):
+    def send(self, shares, step, averager, room=None):
         blocks = [_in_blocks(share, _BLOCK) for share in shares]
         most = torch.cat([block.abs().amax(dim=1) for block in blocks])
         most[~most.isfinite()] = math.inf
@@ -134,10 +136,10 @@ class TopK(Plain):
             raise ValueError(f"the share must be above 0 and at most 1, not {share:g}")
         self._share = share
 
-    def send(self, shares, step, averager, keep_own):
+    def send(self, shares, step, averager, room=None):
         sendings = []
         for share in shares:
-            count = max(1, math.ceil(self._share * share.numel()))
+            count = min(share.numel(), max(1, math.ceil(self._share * share.numel())))
             # NaN counts as largest: it must travel, not hide.
             magnitudes = share.abs().nan_to_num_(nan=math.inf, posinf=math.inf)
             places = torch.topk(magnitudes, count, sorted=False).indices
@@ -166,7 +168,7 @@ class Qsgd(Plain):
             raise ValueError(f"levels must be 1 to 127, not {levels}")
         self._levels = levels
 
-    def send(self, shares, step, averager, keep_own):
+    def send(self, shares, step, averager, room=None):
         random = torch.Generator().manual_seed((step << 16) + averager.rank)
         sendings = []
         for share in shares:
@@ -208,15 +210,13 @@ class Feedback:
         self.residuals = [torch.zeros_like(tensor) for tensor in flat]
 
     def add(self, shares):
-        """To `shares`, in place. Returns what was wanted, to be given to `owe`."""
+        """To `shares`, in place. Until `owe` the residuals are what is wanted in all."""
         for share, residual in zip(shares, self.residuals):
-            share += residual
-        return [share.clone() for share in shares]
+            share.copy_(residual.add_(share))
 
-    def owe(self, wanted, sendings):
-        for residual, tensor, sending in zip(self.residuals, wanted, sendings):
-            torch.sub(tensor, sending.own, out=residual)
-            residual.nan_to_num_(0.0, 0.0, 0.0)
+    def owe(self, sendings):
+        for residual, sending in zip(self.residuals, sendings):
+            residual.sub_(sending.own).nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _in_blocks(flat, length):

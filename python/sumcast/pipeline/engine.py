@@ -60,6 +60,11 @@ class Engine:
         self.fell_back = None
         """Why the guard has gone back to K = 1, if so."""
         self._alignment = 0.0
+        self._blanks = []  # buckets to be used again: fresh memory costs as much as a pass over it
+        self._estimated = None
+
+    def _blank(self):
+        return self._blanks.pop() if self._blanks else self.layout.empty()
 
     def _check_types(self):
         if self._encoder.lossless:
@@ -104,12 +109,16 @@ class Engine:
     def _launch(self, gradients, flight, loss):
         # Facts are few and go first: fresh gradients are applied by them within this step.
         flight.facts_handle = self.averager.sum(self._facts_of(gradients, loss))
-        shares = self.layout.flatten(gradients, 1.0 / self.averager.ranks)
-        wanted = self.feedback.add(shares) if self.feedback else None
-        flight.sendings = yield from self._encoder.send(shares, self.steps, self.averager,
-                                                        self._keeps_own)
-        if wanted is not None:
-            self.feedback.owe(wanted, flight.sendings)
+        shares = self.layout.flatten(gradients, 1.0 / self.averager.ranks, self._blank())
+        if self.feedback:
+            self.feedback.add(shares)
+        lossless = self._encoder.lossless
+        room = self._blank() if lossless and self._keeps_own else None
+        flight.sendings = yield from self._encoder.send(shares, self.steps, self.averager, room)
+        if self.feedback:
+            self.feedback.owe(flight.sendings)
+        if not lossless:
+            self._blanks.append(shares)
         if self._keeps_own:
             flight.own = [sending.own for sending in flight.sendings]
         if self.options.compensation != "none" and self.options.width > 1:
@@ -200,6 +209,10 @@ class Engine:
             return
         if self.guard is not None and self.last is not None:
             self._alignment = self._cosine(flight.mean, self.last.mean)
+        if self.last is not None and self._encoder.lossless:
+            self._blanks.append(self.last.mean)
+            if self.last.own is not None:
+                self._blanks.append(self.last.own)
         self.last = flight
 
     def _cosine(self, one, other):
@@ -213,21 +226,23 @@ class Engine:
         return along / math.sqrt(both) if both > 0 else along
 
     def estimate(self, flight):
-        """Of the mean under way, by bucket; None for fresh ones. New tensors, finite."""
-        last, forecast = self.last, self.options.forecast
-        result = [None] * len(self.layout.buckets)
+        """Of the mean under way, a tensor per bucket, finite; valid until the next call. Of fresh
+        parameters nothing of worth."""
+        last = self.last
+        if self._estimated is None:
+            self._estimated = self.layout.empty()
         for i in self.late_buckets():
             own = flight.own[i] if flight.own else None
-            if own is not None and (last is None or forecast == "local"):
+            place = self._estimated[i]
+            if own is not None and (last is None or self.options.forecast == "local"):
                 # An own share is 1/n of the own gradient. Without a mean yet it is all there is.
-                value = own * self.averager.ranks
+                torch.mul(own, self.averager.ranks, out=place)
             elif last is None:
-                bucket = self.layout.buckets[i]
-                value = torch.zeros(bucket.elements, dtype=bucket.dtype, device=bucket.device)
+                place.zero_()
             elif own is None or last.own is None:
-                value = last.mean[i].clone()
+                place.copy_(last.mean[i])
             else:
-                value = last.mean[i] + (own - last.own[i])
+                torch.sub(own, last.own[i], out=place).add_(last.mean[i])
             # What is not finite will be found out by its mean; the weights ahead stay usable.
-            result[i] = value.nan_to_num_(0.0, 0.0, 0.0)
-        return result
+            place.nan_to_num_(0.0, 0.0, 0.0)
+        return self._estimated

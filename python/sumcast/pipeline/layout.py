@@ -58,12 +58,12 @@ class Layout:
         """A flat tensor per bucket, contents undefined."""
         return [torch.empty(b.elements, dtype=b.dtype, device=b.device) for b in self.buckets]
 
-    def flatten(self, tensors, scale=None):
-        """Copies, by parameter a tensor of its shape or None for zeros, into new buckets.
+    def flatten(self, tensors, scale=None, into=None):
+        """Copies, by parameter a tensor of its shape or None for zeros, into buckets: `into`, or new ones.
 
         scale: a factor, or None.
         """
-        flat = self.empty()
+        flat = self.empty() if into is None else into
         for number, tensor in enumerate(tensors):
             place = self.view(flat, number)
             if tensor is None:
