@@ -260,6 +260,28 @@ def test_autocast_and_statistics_and_frozen_layers():
     run(2, body)
 
 
+def test_the_guard_acts_on_all_ranks_in_one_step():
+    """The loss that ranks tell in step() travels with the next gradient."""
+
+    def body(rank, size):
+        options = {"forecast": "none", "hash_every": 1,
+                   "guard": pipeline.GuardOptions(settle=5, patience=3)}
+        net, optimizer = pipelined(model(), lambda p: torch.optim.SGD(p, lr=0.8, momentum=0.9), **options)
+        falls = []
+        for step in range(60):
+            train(net, optimizer, rank, range(step, step + 1))
+            if optimizer.report.fell_back:
+                falls.append((step, optimizer.report.fell_back, optimizer.report.updates))
+            if falls:
+                assert optimizer.width == 1 and optimizer.in_flight == 0
+        assert optimizer.updates == optimizer.steps == 60
+        check_equal_on_all_ranks(weights(net))
+        return falls
+
+    first, *others = run(3, body)
+    assert len(first) == 1 and first[0][2] == 2 and all(falls == first for falls in others)
+
+
 def test_a_gradient_is_neither_lost_nor_applied_twice():
     def body(rank, size):
         net, optimizer = pipelined(model())
@@ -267,6 +289,7 @@ def test_a_gradient_is_neither_lost_nor_applied_twice():
         assert "step() without a backward() before it" in text
         backward(net, rank, 0)
         assert "flush() before step()" in error_of(optimizer.flush)
+        assert "state_dict() before step()" in error_of(optimizer.state_dict)
         assert "use no_sync()" in error_of(lambda: backward(net, rank, 1))
 
     run(2, body)

@@ -7,10 +7,10 @@ import statistics
 def summarize(cells):
     """A row per task, optimiser, rate and variant: a list of dictionaries, in order of appearance.
 
-    accuracy, deviation: over seeds that did not diverge (`_failed`). gap_closed: share of the points between plain
-    and sync, over the seeds that all three have; None unless the gap counts: at least five seeds, no
-    divergence of plain, and more than twice the pooled deviation. gap_closed_so_far: the same with
-    fewer seeds.
+    accuracy, deviation: over seeds that did not diverge (`_failed`). gap_closed: share of the points
+    between plain and sync, over the seeds that all three have; None unless the gap counts: at least
+    five seeds, no divergence of plain, and more than twice the pooled deviation. gap_closed_so_far: the
+    same with fewer seeds.
     """
     groups = {}
     for cell in cells:

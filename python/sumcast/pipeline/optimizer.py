@@ -21,6 +21,7 @@ from sumcast.pipeline.engine import Engine, Flight
 from sumcast.pipeline.layout import Layout
 from sumcast.pipeline.options import Options
 from sumcast.pipeline.peek import Peek, accumulates, settings_in_force, settings_of
+from sumcast.pipeline.stand_in import StandIn
 
 
 class Report:
@@ -35,14 +36,12 @@ class Report:
         """Why the guard went back to K = 1, in this step."""
 
 
-class Optimizer(torch.optim.Optimizer):
+class Optimizer(StandIn):
     """Wraps a torch optimiser; takes its place for schedulers and GradScaler.
 
     optimizer = Optimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model)
     ... loss.backward(); optimizer.step(loss=loss) ... optimizer.flush()
     """
-
-    _step_supports_amp_scaling = True  # GradScaler leaves unscaling, and skipping, to step().
 
     def __init__(self, optimizer, model=None, *, group=None, averager=None, **options):
         """optimizer: any torch optimiser without a closure. model: the module it trains; needed if it
@@ -52,8 +51,7 @@ class Optimizer(torch.optim.Optimizer):
 
         ValueError, one line, for what cannot work. A collective call, on all ranks alike.
         """
-        # torch.optim.Optimizer.__init__ would make groups of its own; all it keeps is the wrapped one's.
-        self.inner = optimizer
+        super().__init__(optimizer)
         self.options = Options(**options)
         self.parameters = parties.trained(optimizer, model)
         problems = self.options.problems()
@@ -85,29 +83,6 @@ class Optimizer(torch.optim.Optimizer):
             options.forecast = "local-and-previous" if accumulates(self.inner) else "none"
         if options.forecast != "none":
             options.warmup_steps = max(1, options.warmup_steps)
-
-    # What a torch optimiser has.
-
-    @property
-    def param_groups(self):
-        return self.inner.param_groups
-
-    @property
-    def state(self):
-        return self.inner.state
-
-    @property
-    def defaults(self):
-        return self.inner.defaults
-
-    def zero_grad(self, set_to_none=True):
-        self.inner.zero_grad(set_to_none)
-
-    def register_step_pre_hook(self, hook):
-        return self.inner.register_step_pre_hook(hook)
-
-    def register_step_post_hook(self, hook):
-        return self.inner.register_step_post_hook(hook)
 
     def add_param_group(self, param_group):
         raise RuntimeError("sumcast.pipeline: parameters cannot be added to a pipeline; flush() it, add "
@@ -275,9 +250,8 @@ class Optimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def flushing(self):
         """flush() as a generator, for ranks in one process."""
+        self._check_idle("flush()")
         due = yield from self.engine.drain()
-        if self._hook is not None:
-            self._hook.check_idle("flush()")
         self._commit((due, None))
 
     def set_width(self, width):
@@ -305,6 +279,10 @@ class Optimizer(torch.optim.Optimizer):
                     self._show(ahead)
                 self._put_buffers(newest)
 
+    def _check_idle(self, what):
+        if self._hook is not None:
+            self._hook.check_idle(what)
+
     def _put_buffers(self, values):
         for buffer, value in zip(self._buffers, values):
             buffer.copy_(value)
@@ -316,6 +294,7 @@ class Optimizer(torch.optim.Optimizer):
         Each rank saves its own. For a file that plain DDP loads: flush(), then the model's and
         `inner.state_dict()`.
         """
+        self._check_idle("state_dict()")
         return checkpoint.save(self)
 
     def load_state_dict(self, state, resized=False):
