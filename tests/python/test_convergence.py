@@ -131,6 +131,8 @@ def test_a_grid_goes_on_where_it_stopped(small_grid, capsys):
     assert {row["variant"]: row["seeds"] for row in rows} == {"sync": 2, "plain": 2, "forecast": 2}
     program.main([*arguments, "--table"])
     assert "| forecast | " in capsys.readouterr().out and len(ran) == 6
+    program.main([*arguments, "--table", "--variant", "sync"])
+    assert "| forecast | " not in capsys.readouterr().out
     with file.open("a") as cut:
         cut.write('{"task": "cnn", "opt')
     with pytest.raises(SystemExit, match="line 7 is no cell"):

@@ -141,12 +141,19 @@ def run(options, cells):
     bar.end()
 
 
+def wanted(cell, options):
+    """Whether it is among those that the options name."""
+    return (cell["task"] in options.task and cell["optimizer"] in options.optimizer
+            and cell["variant"] in options.variant and options.rate in (None, cell["rate"]))
+
+
 def main(arguments=None):
     options = parse(arguments)
     torch.set_num_threads(1)
     cells = read(options.out)
     if not options.table:
         run(options, cells)
+    cells = [cell for cell in cells if wanted(cell, options)]
     rows = table.summarize(cells)
     if options.json:
         for row in rows:

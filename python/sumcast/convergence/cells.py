@@ -18,6 +18,7 @@ VARIANTS = {
     "sync": {"width": 1},
     "plain": {"forecast": "none"},
     "forecast": {},
+    "warm-up": {"warmup_steps": "a tenth"},
     "previous": {"forecast": "previous"},
     "compensation": {"forecast": "none", "compensation": "plain"},
     "adaptive": {"forecast": "none", "compensation": "adaptive"},
@@ -86,6 +87,8 @@ def _by_ranks(task, model, optimizer, variant, seed, rate, tick):
         if options.get("fresh") == "last half":
             parameters = list(replica.parameters())
             options["fresh"] = tuple(parameters[len(parameters) // 2:])
+        if options.get("warmup_steps") == "a tenth":
+            options["warmup_steps"] = task.steps // 10
         wrapped.append(Optimizer(optimizer_of(optimizer, replica.parameters(), rate), replica,
                                  averager=meeting.averager(rank), **options))
     schedules = [schedule(one, task.steps) for one in wrapped]

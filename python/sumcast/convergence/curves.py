@@ -17,8 +17,12 @@ def draw(cells, path):
         panel.setdefault(cell["variant"], []).append(cell)
     if not panels:
         raise SystemExit("sumcast.convergence: there is no finished cell to draw")
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(5 * len(panels), 4), squeeze=False)
-    for axis, ((task, optimizer, rate), variants) in zip(axes[0], panels.items()):
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(5 * columns, 3.5 * rows), squeeze=False)
+    for axis in axes.flat[len(panels):]:
+        axis.remove()
+    for axis, ((task, optimizer, rate), variants) in zip(axes.flat, panels.items()):
         for variant, of in variants.items():
             points = min(len(cell["losses"]) for cell in of)
             if points == 0:
