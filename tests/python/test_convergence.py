@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 import ranks  # noqa: F401  One thread per process.
 from sumcast.convergence import __main__ as program
-from sumcast.convergence import table
+from sumcast.convergence import curves, table
 from sumcast.convergence.cells import VARIANTS, train
 from sumcast.convergence.tasks import Task
 from sumcast.pipeline import Optimizer
@@ -156,6 +157,18 @@ def test_bad_input_is_one_line(arguments, said, capsys):
     with pytest.raises(SystemExit):
         program.main(arguments)
     assert said in capsys.readouterr().err
+
+
+def test_curves_are_drawn_where_matplotlib_is_and_missed_in_one_line_elsewhere(tmp_path, monkeypatch):
+    cells = cells_of("sync", [90.0, 91.0]) + cells_of("plain", [80.0])
+    with pytest.raises(SystemExit, match="--plot needs matplotlib"):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "matplotlib", None)
+            curves.draw(cells, tmp_path / "curves.svg")
+    pytest.importorskip("matplotlib")
+    curves.draw(cells, tmp_path / "curves.svg")
+    text = (tmp_path / "curves.svg").read_text()
+    assert "sync (2)" in text and "plain (1)" in text
 
 
 def test_models_have_the_sizes_that_are_written_down():
