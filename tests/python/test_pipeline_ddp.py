@@ -29,7 +29,7 @@ VARIANTS = ({}, {"static_graph": True}, {"bucket_cap_mb": 0.001}, {"gradient_as_
 
 def test_width_one_is_plain_ddp_bit_by_bit():
     def body(rank, size):
-        for variant in VARIANTS:
+        for variant in VARIANTS[:1] + VARIANTS[-1:]:
             plain = DDP(model(), **variant)
             train(plain, sgd(plain.parameters()), rank, range(6))
             net, optimizer = pipelined(model(), ddp=variant, width=1)
@@ -47,7 +47,7 @@ def test_every_variant_gives_the_same_late_gradients():
         for rule, options in ((sgd, {}), (adamw, {"width": 3}), (sgd, {"compressor": "int8"}),
                               (sgd, {"forecast": "none", "compensation": "plain", "correction": 0.5})):
             wanted = weights(emulated(size, 8, rule=rule, **options)[rank])
-            for variant in VARIANTS:
+            for variant in VARIANTS if not options else VARIANTS[2:3]:
                 net, optimizer = pipelined(model(), rule, variant, hash_every=3, **options)
                 train(net, optimizer, rank, range(8))
                 optimizer.flush()
