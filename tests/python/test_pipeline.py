@@ -7,14 +7,13 @@ import math
 import numpy
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from pipelines import (adamw, backward, batch, check_equal_on_all_ranks, check_same, emulated, model,
+from pipelines import (adamw, backward, check_equal_on_all_ranks, check_same, emulated, model,
                        model_with_statistics, sgd, state_of, train, weights)
 from ranks import error_of, run
 from sumcast.pipeline import GuardOptions, Optimizer
-from sumcast.pipeline.averagers import LocalRanks, complete, lockstep
+from sumcast.pipeline.averagers import LocalRanks, lockstep
 
 
 def alone(net, rule=sgd, **options):

@@ -8,12 +8,11 @@ import time
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from pipelines import (adamw, backward, check_equal_on_all_ranks, check_same, emulated, model,
-                       model_with_statistics, sgd, train, weights)
+from pipelines import (adamw, backward, check_same, emulated, model, model_with_statistics, sgd, train,
+                       weights)
 from ranks import Killed, error_of, run
 from sumcast import pipeline
 from sumcast.pipeline import GuardOptions, Optimizer, encoders, witnesses
