@@ -52,7 +52,7 @@ def version():
 
 setup(
     version=version(),
-    packages=find_packages(include=["sumcast"]),
+    packages=find_packages(include=["sumcast", "sumcast.*"]),
     ext_modules=[
         CppExtension(
             "sumcast._native",

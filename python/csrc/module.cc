@@ -162,7 +162,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::class_<WeakJob>(module, "WeakJob")
       .def(py::init<const std::shared_ptr<Job>&>())
       .def("__call__", [](const WeakJob& job) { return job.pointer.lock(); });
-  py::class_<SumcastBackend, c10d::Backend, c10::intrusive_ptr<SumcastBackend>>(module, "Backend");
+  py::class_<SumcastBackend, c10d::Backend, c10::intrusive_ptr<SumcastBackend>>(module, "Backend")
+      .def_property_readonly("options", &SumcastBackend::getBackendOptions);
   module.def("stats", &stats);
   module.def("leave_all", &leave_all);
   module.def("join", &join, py::arg("job"), py::arg("aggregator"), py::arg("coordinator"),

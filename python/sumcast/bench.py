@@ -4,7 +4,8 @@ communication.
 Run by that command with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. Rank 0 prints one JSON
 object: `step_us` (median of a step, the slowest rank's), `exposed_comm_us` (what communication adds
 to a step that does not communicate), `parameters`, and `identical`: whether all ranks hold the same
-weights, bit for bit, at the end.
+weights, bit for bit, at the end. With --width K steps follow one another without a barrier, as in
+training, through sumcast.pipeline (0: plain DDP, timed the same way), and exposed_comm_us is left out.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from sumcast import pipeline
 
 
 class Block(nn.Module):
@@ -79,12 +82,26 @@ def same_everywhere(model):
     return bool(torch.equal(least, most))
 
 
+def step_of_a_loop(model, optimizer, loss_of, inputs, targets, args):
+    """Seconds of a step, median, where one follows the other."""
+    ends = []
+    for _ in range(args.warmup + args.steps + 1):
+        optimizer.zero_grad()
+        loss_of(model(inputs), targets).backward()
+        optimizer.step()
+        ends.append(time.perf_counter())
+    lengths = [after - before for before, after in zip(ends, ends[1:])]
+    return statistics.median(lengths[args.warmup :])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="sumcast")
     parser.add_argument("--model", default="resnet18", choices=sorted(MODELS))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--width", type=int, help="of the pipeline; 0: plain DDP, timed likewise")
+    parser.add_argument("--compressor", default="none", help="of the pipeline")
     args = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -93,9 +110,17 @@ def main():
     make, batch = MODELS[args.model]
     model = DistributedDataParallel(make())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if args.width:
+        optimizer = pipeline.register(model, optimizer, width=args.width, compressor=args.compressor)
     loss_of = nn.CrossEntropyLoss()
     torch.manual_seed(2 + dist.get_rank())
     inputs, targets = batch()
+    if args.width is not None:
+        time_of = step_of_a_loop(model, optimizer, loss_of, inputs, targets, args)
+        if args.width:
+            optimizer.flush()
+        report(model, [time_of])
+        return
 
     def gradients():
         optimizer.zero_grad()
@@ -116,16 +141,20 @@ def main():
     together, alone, update = (
         statistics.median(times[args.warmup :]) for times in (together, alone, update)
     )
-    times = torch.tensor([together + update, together - alone], dtype=torch.float64)
+    report(model, [together + update, together - alone])
+
+
+def report(model, seconds):
+    """Rank 0 says what the slowest rank took: a step, and the part that communication adds if known."""
+    times = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(times, dist.ReduceOp.MAX)
-    identical = same_everywhere(model)
+    result = {"step_us": 1e6 * float(times[0])}
+    if len(seconds) > 1:
+        result["exposed_comm_us"] = 1e6 * max(0.0, float(times[1]))
+    result["parameters"] = sum(p.numel() for p in model.parameters())
+    result["identical"] = same_everywhere(model)
     if dist.get_rank() == 0:
-        print(json.dumps({
-            "step_us": 1e6 * float(times[0]),
-            "exposed_comm_us": 1e6 * max(0.0, float(times[1])),
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "identical": identical,
-        }), flush=True)
+        print(json.dumps(result), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

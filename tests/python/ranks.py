@@ -3,8 +3,8 @@
     def body(rank, size): ...
     results = run(4, body)
 
-Each rank joins with init_process_group("sumcast") over a store in a file, calls body, and leaves.
-What body returns comes back; an exception of any rank fails the test with its traceback. Ranks that
+Each rank joins with init_process_group("sumcast"), or another backend, over a store in a file,
+calls body, and leaves. What body returns comes back; an exception of any rank fails the test with its traceback. Ranks that
 do not end in time are killed, and named.
 """
 
@@ -31,12 +31,12 @@ class Killed(Exception):
     """What the result of a rank is that died by a signal."""
 
 
-def _child(pipe, rank, size, store, body, join, timeout):
+def _child(pipe, rank, size, store, body, join, timeout, backend):
     try:
         sys.stdin.close()
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         if join:
-            dist.init_process_group("sumcast", init_method=f"file://{store}", rank=rank,
+            dist.init_process_group(backend, init_method=f"file://{store}", rank=rank,
                                     world_size=size, timeout=datetime.timedelta(seconds=timeout))
         result = body(rank, size)
         if join and dist.is_initialized():
@@ -48,13 +48,14 @@ def _child(pipe, rank, size, store, body, join, timeout):
     os._exit(0)
 
 
-def run(size, body, *, join=True, timeout=60, limit=120, environment=None):
+def run(size, body, *, join=True, timeout=60, limit=120, environment=None,
+        backend="sumcast"):
     """Results by rank; of a rank that was killed, a Killed."""
     if environment:
         saved = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)  # The ranks inherit it.
         try:
-            return run(size, body, join=join, timeout=timeout, limit=limit)
+            return run(size, body, join=join, timeout=timeout, limit=limit, backend=backend)
         finally:
             for name, value in saved.items():
                 os.environ.pop(name, None)
@@ -67,7 +68,8 @@ def run(size, body, *, join=True, timeout=60, limit=120, environment=None):
         for rank in range(size):
             mine, theirs = context.Pipe(duplex=False)
             process = context.Process(target=_child,
-                                      args=(theirs, rank, size, store, body, join, timeout))
+                                      args=(theirs, rank, size, store, body, join, timeout,
+                                            backend))
             process.start()
             theirs.close()
             pipes.append(mine)

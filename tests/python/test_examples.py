@@ -39,6 +39,20 @@ def test_ddp_has_the_loss_curve_of_gloo_and_one_set_of_weights(tmp_path):
         assert mine == pytest.approx(other, rel=2e-3), (ours, theirs)
 
 
+def test_a_pipeline_trains_and_goes_on_from_a_checkpoint_with_a_gradient_under_way(tmp_path):
+    settings = ("pipeline_fashion_mnist.py", "--batch", "16", "--epoch", "15", "--folder", str(tmp_path))
+    whole = torchrun(2, *settings, "--epochs", "3")
+    for file in tmp_path.iterdir():
+        file.unlink()
+    torchrun(2, *settings, "--epochs", "3", "--stop", "22")
+    resumed = torchrun(2, *settings, "--epochs", "3")
+    assert "goes on at step 22, 1 gradient under way" in resumed
+    digest = re.compile(r"the same weights on 2 ranks \((\w+)\)")
+    assert digest.findall(whole) == digest.findall(resumed) and digest.findall(whole)
+    losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", whole)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
 def test_fsdp_trains_a_transformer():
     said = torchrun(4, "fsdp_tiny_transformer.py", "--steps", "25", "--width", "32")
     losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", said)]

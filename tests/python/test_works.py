@@ -190,6 +190,7 @@ def test_different_calls_are_the_same_error_on_all_ranks():
 def test_monitored_barrier_names_all_that_are_missing():
     def body(rank, size):
         sumcast.torch.monitored_barrier(timeout=10)
+        sumcast.torch.monitored_barrier()  # The group's own timeout.
         if rank in (1, 2):
             time.sleep(2)
             return
