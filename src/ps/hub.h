@@ -7,8 +7,9 @@
 //
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
-// Files: hub.cc start and stop, hub_poll.cc what the leader does, hub_send.cc messages,
-// hub_control.cc joining, hub_fate.cc barriers and death.
+// Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
+// hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
+// servers that stand in for others.
 #pragma once
 
 #include <array>
@@ -27,10 +28,14 @@
 #include "auth/secret.h"
 #include "base/prng.h"
 #include "net/poll.h"
+#include "ps/answer_book.h"
 #include "ps/control.h"
 #include "ps/crew.h"
 #include "ps/link.h"
+#include "ps/log_gate.h"
+#include "ps/retainer.h"
 #include "ps/roster.h"
+#include "ps/routes.h"
 #include "ps/settings.h"
 
 namespace sumcast::ps {
@@ -76,6 +81,10 @@ class Hub final : private Crew::Ship {
   /// Why a request to this node or group cannot succeed any more.
   std::optional<std::string> why_lost(int group);
 
+  // Around the handling of a request by a server's program; hub_replica.cc.
+  void before_handling(const ::ps::Message& message);
+  void after_handling(const ::ps::Message& message);
+
   // Barriers and death; hub_fate.cc.
   /// @param patient  it may take as long as the job: no timeout but the others' deaths.
   Result<void> barrier(int customer_id, int group, bool patient);
@@ -88,12 +97,16 @@ class Hub final : private Crew::Ship {
 
   // hub.cc
   Result<void> open(int customer_id);
+
+  // hub_connect.cc
   Result<void> open_sockets();
   Result<LinkPtr> connect(const std::string& host, int port, Instant deadline);
   Result<void> connect_scheduler(Instant deadline);
   Result<void> connect_servers(Instant deadline);
-  Result<void> await_roster(Instant deadline);
   LinkPtr adopt(net::TcpConnection connection, auth::Side side);
+
+  // hub.cc
+  Result<void> await_roster(Instant deadline);
   void close_all();
 
   // hub_poll.cc
@@ -122,6 +135,8 @@ class Hub final : private Crew::Ship {
   std::optional<Arrival> addressed(::ps::Message message);
   void pass_on(const LinkPtr& link, size_t queued);
   LinkPtr link_to(int id);
+  CorePtr find_core(int app_id, int customer_id);
+  void fail_request(const ::ps::Meta& meta, const std::string& why);
 
   // hub_control.cc
   void say(const LinkPtr& link, const ControlMessage& message);
@@ -131,8 +146,9 @@ class Hub final : private Crew::Ship {
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
   void on_add(const LinkPtr& link, const ControlMessage& message);
   void register_node(const LinkPtr& link, const ::ps::Node& node);
+  void refuse(const LinkPtr& link, const ::ps::Node& node, const std::string& why);
   void on_nodes(const ControlMessage& message);
-  void on_arrive(const BarrierArrival& who, int group, bool patient);
+  void on_arrive(const BarrierArrival& who, int group);
   void release(const std::vector<BarrierArrival>& who, const std::string& failure);
   void on_token(uint64_t token, const std::string& failure);
   void on_lost(int id, const std::string& why, bool left);
@@ -140,6 +156,31 @@ class Hub final : private Crew::Ship {
   void expire_barriers(Instant now);
   void introduce(const LinkPtr& link, int node);
   void break_barrier(int group, const std::string& why);
+  void excuse(int server);
+
+  // hub_replica.cc
+  void start_replica();
+  int backup_id() const;
+  Result<void> connect_backup(Instant deadline);
+  void send_unsent_log(int node);
+  void send_frame(const LinkPtr& link, FrameKind kind, const ::ps::Message& message);
+  /// Nothing if the message is none of those that replicas concern.
+  std::optional<int64_t> send_replicated(const ::ps::Message& message);
+  void send_answer(const AnswerBook::Answer& answer);
+  int64_t ask(const ::ps::Message& message);
+  void excuse_request(const ::ps::Meta& meta);
+  void say_handled();
+  bool take_answer(int server, const ::ps::Message& message);
+  bool take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::ps::Message message,
+                          std::vector<Arrival>& arrivals);
+  bool take_logged(int server, int worker, ::ps::Message message, std::vector<Arrival>& arrivals);
+  bool take_asked(::ps::Message message, std::vector<Arrival>& arrivals);
+  bool on_handled(const ::ps::Message& message);
+  void send_freed(const std::vector<::ps::Message>& free);
+  bool suspect(int server, const std::string& why);
+  std::vector<int> take_over(int server, const std::string& text);
+  void on_other_lost(int id);
+  void fence(const std::string& why);
 
   Crew crew_{*this};
   Settings settings_;
@@ -170,6 +211,22 @@ class Hub final : private Crew::Ship {
   std::vector<std::pair<Instant, CorePtr>> closed_;      ///< Customers to be opened, and when.
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 
+  /// What replicas need to know; of each role another part.
+  struct Replica {
+    std::atomic<bool> on{false};
+    std::mutex mutex;  ///< Guards what follows; outside links_mutex_ and state_mutex_.
+    Routes routes;
+    Retainer retainer;  ///< A worker's.
+    LogGate gate;       ///< A server's, about its own keys; what follows is about others'.
+    std::vector<::ps::Message> unsent;  ///< Log for a backup whose connection is to come.
+    AnswerBook book;
+    std::vector<::ps::Message> early;     ///< Asked before we were told that their server is dead.
+    std::map<int, uint64_t> handled;      ///< By application: pushes of the log.
+    std::set<int> unsaid;                 ///< Applications with more of them than we have said.
+    std::map<int, std::string> suspects;  ///< Servers without a connection, and why.
+    bool fenced = false;                  ///< Declared dead.
+  } replica_;
+
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
   std::optional<Roster> roster_;  ///< The scheduler's.
   std::map<int, Instant> barrier_since_;
@@ -178,6 +235,7 @@ class Hub final : private Crew::Ship {
   std::string refused_;  ///< Why the scheduler did not let us in.
   std::map<int, std::string> lost_;
   std::set<int> left_;
+  std::set<int> covered_;  ///< Of lost_: servers for whom another one stands in.
   std::map<int, std::vector<::ps::Message>> unsent_;  ///< To nodes whose connection is to come.
   uint64_t next_token_id_ = 1;
   std::map<uint64_t, std::pair<bool, std::string>> tokens_;  ///< Barriers: over, with what failure.

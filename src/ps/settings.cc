@@ -135,6 +135,12 @@ Result<Settings> read_settings(const Find& find) {
   int lend = 1;
   reader.number("SUMCAST_PS_LEND", 0, 1, lend);
   settings.lend = lend != 0;
+  int replicas = 0;
+  reader.number("SUMCAST_PS_REPLICAS", 0, 1, replicas);
+  settings.replicas = replicas != 0;
+  if (settings.replicas && settings.num_servers < 2) {
+    reader.note(wrong("SUMCAST_PS_REPLICAS", "1", "0 unless there are two servers or more"));
+  }
   read_van(reader);
   read_partition(reader, settings);
   settings.key_file = reader.text("SUMCAST_KEY_FILE").value_or("");
