@@ -32,6 +32,7 @@ struct ControlMessage {
   int group = 0;
   uint64_t token = 0;
   int replicas = 0;      ///< add: 1 if SUMCAST_PS_REPLICAS is set there.
+  uint64_t merging = 0;  ///< add: what was declared mergeable there (Hub::merging).
   int patient = 0;       ///< arrive: 1 if it may take as long as the job (Finalize).
   uint64_t dare = 0;     ///< hello: a random number for the receiver to put into its memory.
   int pid = 0;           ///< here: the process that has it there.

@@ -51,6 +51,7 @@ Result<void> Hub::start(int customer_id) {
     add.kind = "add";
     add.customer = customer_id;
     add.replicas = settings_.replicas ? 1 : 0;
+    add.merging = merging();
     add.nodes.push_back(my_node_);
     add.nodes.back().customer_id = customer_id;
     if (const LinkPtr scheduler = link_to(::ps::kScheduler)) say(scheduler, add);
@@ -59,6 +60,9 @@ Result<void> Hub::start(int customer_id) {
   const std::lock_guard lock(start_mutex_);
   if (!connected_ && settings_.role == ::ps::Node::WORKER) {
     if (auto connected = connect_servers(deadline); !connected) return connected;
+    if (merge_.on) {
+      if (auto connected = connect_workers(deadline); !connected) return connected;
+    }
   }
   if (!connected_ && settings_.role == ::ps::Node::SERVER && settings_.replicas) {
     if (auto connected = connect_backup(deadline); !connected) return connected;
@@ -106,6 +110,7 @@ Result<void> Hub::open(int customer_id) {
     }
   }
   start_replica();
+  start_merge();
   my_node_ = {};
   my_node_.role = settings_.role;
   my_node_.customer_id = customer_id;
@@ -198,6 +203,8 @@ void Hub::close_all() {
   started_ = false;
   connected_ = false;
   replica_.on = false;
+  merge_.on = false;
+  first_came_ = false;
   {
     const std::lock_guard lock(links_mutex_);
     links_.clear();

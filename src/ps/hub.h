@@ -9,7 +9,7 @@
 //
 // Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
 // hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
-// servers that stand in for others.
+// servers that stand in for others, hub_merge.cc pushes that are summed on their way.
 #pragma once
 
 #include <array>
@@ -31,8 +31,12 @@
 #include "ps/answer_book.h"
 #include "ps/control.h"
 #include "ps/crew.h"
+#include "ps/harvest_book.h"
+#include "ps/heat.h"
 #include "ps/link.h"
 #include "ps/log_gate.h"
+#include "ps/merge_ledger.h"
+#include "ps/merge_shard.h"
 #include "ps/retainer.h"
 #include "ps/roster.h"
 #include "ps/routes.h"
@@ -84,6 +88,10 @@ class Hub final : private Crew::Ship {
   // Around the handling of a request by a server's program; hub_replica.cc.
   void before_handling(const ::ps::Message& message);
   void after_handling(const ::ps::Message& message);
+
+  // What may be summed on its way; hub_merge.cc.
+  void declare_mergeable(int app, int command);
+  bool is_mergeable(int app, int command);
 
   // Barriers and death; hub_fate.cc.
   /// @param patient  it may take as long as the job: no timeout but the others' deaths.
@@ -177,10 +185,33 @@ class Hub final : private Crew::Ship {
   bool take_asked(::ps::Message message, std::vector<Arrival>& arrivals);
   bool on_handled(const ::ps::Message& message);
   void send_freed(const std::vector<::ps::Message>& free);
-  bool suspect(int server, const std::string& why);
+  bool suspect(int node, const std::string& why);
   std::vector<int> take_over(int server, const std::string& text);
   void on_other_lost(int id);
   void fence(const std::string& why);
+
+  // hub_merge.cc
+  uint64_t merging();
+  void start_merge();
+  void begin_merge(const std::vector<::ps::Node>& nodes);
+  Result<void> connect_workers(Instant deadline);
+  std::optional<int64_t> send_merged(const ::ps::Message& message);
+  void send_harvests();
+  Instant tend_merge(Instant now);
+  int64_t commit(int handled_as);
+  void answer_replay(const PartName& part);
+  bool take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps::Message message,
+                        std::vector<Arrival>& arrivals);
+  void take_part(int worker, int server, ::ps::Message message);
+  bool take_harvest(int aggregator, ::ps::Message message, std::vector<Arrival>& arrivals);
+  void take_replay(int worker, int aggregator, ::ps::Message message,
+                   std::vector<Arrival>& arrivals);
+  bool take_committed(int server, int number, std::vector<Arrival>& arrivals);
+  void on_committed(int aggregator, int server, const RequestId& id,
+                    std::vector<Arrival>& arrivals);
+  bool is_whole_answer(int server, const ::ps::Message& message);
+  void on_merge_lost(int id);
+  bool is_merge_settled();
 
   Crew crew_{*this};
   Settings settings_;
@@ -223,9 +254,26 @@ class Hub final : private Crew::Ship {
     std::vector<::ps::Message> early;     ///< Asked before we were told that their server is dead.
     std::map<int, uint64_t> handled;      ///< By application: pushes of the log.
     std::set<int> unsaid;                 ///< Applications with more of them than we have said.
-    std::map<int, std::string> suspects;  ///< Servers without a connection, and why.
+    std::map<int, std::string> suspects;  ///< Nodes without a connection, and why.
     bool fenced = false;                  ///< Declared dead.
   } replica_;
+
+  /// What mergeable pushes need to know; of each role another part.
+  struct Merge {
+    std::atomic<bool> on{false};
+    std::mutex mutex;  ///< Guards what follows; outside links_mutex_ and state_mutex_.
+    std::set<std::pair<int, int>> declared;  ///< Application and command. Outlives Finalize.
+    Heat heat;                               ///< What follows is a worker's.
+    std::vector<int> aggregators;            ///< Worker processes; -1 for those that are gone.
+    MergeLedger ledger;
+    MergeShard shard;
+    Instant next_due = Instant::never();                     ///< The shard's.
+    std::vector<std::tuple<int, int, ::ps::Message>> early;  ///< Parts from before begin_merge().
+    std::map<std::pair<int, int>, std::vector<RequestId>> settled;  ///< By server, aggregator.
+    HarvestBook book;                                               ///< A server's.
+  } merge_;
+  uint64_t merging_of_all_ = 0;  ///< The scheduler's: what the first who came had declared.
+  bool first_came_ = false;
 
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
   std::optional<Roster> roster_;  ///< The scheduler's.

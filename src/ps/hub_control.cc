@@ -93,7 +93,8 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
     }
     if (node < 0) return false;
     if (kind == "suspect") {
-      if (!settings_.replicas || !is_server(message->node)) return false;
+      const bool may = is_server(message->node) ? settings_.replicas : merging_of_all_ != 0;
+      if (!may || message->node < 8) return false;
       on_lost(message->node, message->why, false);
       return true;
     }
@@ -165,6 +166,14 @@ void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
            "SUMCAST_PS_REPLICAS is not the same there; set it for all processes or none");
     return;
   }
+  if (first_came_ && message.merging != merging_of_all_) {
+    refuse(link, message.nodes.front(),
+           "it has declared other requests mergeable than those before it; DeclareMergeable is for "
+           "all workers and servers to call, before Start");
+    return;
+  }
+  merging_of_all_ = message.merging;
+  first_came_ = true;
   {
     const std::lock_guard state(state_mutex_);
     register_node(link, message.nodes.front());
@@ -218,6 +227,7 @@ void Hub::on_nodes(const ControlMessage& message) {
     my_node_.id = message.node;
     complete_ = true;
   }
+  begin_merge(message.nodes);
   // Programs read it; the only variable that ps-lite sets.
   const std::string rank = std::to_string(::ps::Postoffice::IDtoRank(message.node));
   ::setenv("DMLC_RANK", rank.c_str(), 1);

@@ -25,6 +25,12 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
         ErrorCode::kInvalidArgument,
         fmt::format("Barrier of group {}: {} is no member of it", group, node_text(my_node_.id)));
   }
+  if (merge_.on) {  // What was pushed is there when others come out of the barrier.
+    const Duration limit = settings_.wait_timeout;
+    crew_.wait(
+        nullptr, [this] { return is_merge_settled(); },
+        limit > Duration{0} ? net::monotonic_now() + limit : Instant::never());
+  }
   uint64_t token = 0;
   {
     const std::lock_guard lock(state_mutex_);
@@ -180,7 +186,8 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     }
     for (int group : broken) break_barrier(group, "");
   }
-  if (replica_.on && (is_worker(id) || id == ::ps::kScheduler)) on_other_lost(id);
+  if (merge_.on) on_merge_lost(id);
+  if (is_worker(id) || id == ::ps::kScheduler) on_other_lost(id);
   crew_.notify();
 }
 

@@ -207,10 +207,16 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
   }
   if (!lent.empty() && !fetch_loans(link, *message, lent)) return false;
   if (header.kind != FrameKind::kData) {
-    return take_replica_frame(link, header, std::move(*message), arrivals);
+    return header.kind >= FrameKind::kPart
+               ? take_merge_frame(link, header, std::move(*message), arrivals)
+               : take_replica_frame(link, header, std::move(*message), arrivals);
   }
   if (replica_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
       !message->meta.request && !take_answer(node, *message)) {
+    return true;
+  }
+  if (merge_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
+      !message->meta.request && !is_whole_answer(node, *message)) {
     return true;
   }
   message->meta.sender = node;  // Whose connection it is, whatever the frame says.
@@ -254,6 +260,7 @@ Instant Hub::tend(Instant now) {
     next_beat_ = now + settings_.heartbeat;
   }
   Instant next = std::min(next_beat_, open_customers(now));
+  if (merge_.on) next = std::min(next, tend_merge(now));
   if (settings_.resend) {
     std::vector<LinkPtr> links;
     {
@@ -281,7 +288,7 @@ void Hub::drop_link(const LinkPtr& link) {
   if (node >= 0) {
     const std::string why = link->ended_text();
     const std::string text = why.empty() ? "it closed the connection" : why;
-    if (link->left || !is_server(node) || !suspect(node, text)) on_lost(node, text, link->left);
+    if (link->left || !suspect(node, text)) on_lost(node, text, link->left);
   } else if (!link->host.empty()) {
     const std::lock_guard lock(state_mutex_);
     if (roster_) roster_->remove(link->host, link->port);

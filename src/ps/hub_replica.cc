@@ -305,19 +305,21 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
   return true;
 }
 
-/// Our connection to a server is gone. The scheduler says what that means. False if it cannot.
-bool Hub::suspect(int server, const std::string& why) {
-  if (!replica_.on || settings_.role == ::ps::Node::SCHEDULER || stopping_) return false;
+/// Our connection to a node is gone, for which others do what it did if it is dead. The scheduler
+/// says whether it is. False if it cannot.
+bool Hub::suspect(int node, const std::string& why) {
+  const bool matters = is_server(node) ? replica_.on.load() : is_worker(node) && merge_.on;
+  if (!matters || settings_.role == ::ps::Node::SCHEDULER || stopping_) return false;
   const LinkPtr scheduler = link_to(::ps::kScheduler);
   if (scheduler == nullptr || why_lost(::ps::kScheduler)) return false;
   {
     const std::lock_guard lock(replica_.mutex);
-    if (!replica_.routes.is_alive(rank_of(server))) return true;
-    replica_.suspects.emplace(server, why);
+    if (is_server(node) && !replica_.routes.is_alive(rank_of(node))) return true;
+    replica_.suspects.emplace(node, why);
   }
   ControlMessage message;
   message.kind = "suspect";
-  message.node = server;
+  message.node = node;
   message.why = fmt::format("{} has lost its connection to it: {}", node_text(my_node_.id), why);
   say(scheduler, message);
   return true;
@@ -380,6 +382,7 @@ void Hub::on_other_lost(int id) {
   std::map<int, std::string> suspects;
   {
     const std::lock_guard lock(replica_.mutex);
+    replica_.suspects.erase(id);
     if (id == ::ps::kScheduler) {
       suspects.swap(replica_.suspects);
     } else {
@@ -387,7 +390,7 @@ void Hub::on_other_lost(int id) {
     }
   }
   // Nobody will tell any more whether they live; without us they do not.
-  for (const auto& [server, why] : suspects) on_lost(server, why, false);
+  for (const auto& [node, why] : suspects) on_lost(node, why, false);
 }
 
 /// We were declared dead, though we live: nobody may hear of us any more.

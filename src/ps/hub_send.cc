@@ -146,6 +146,9 @@ int64_t Hub::send(const ::ps::Message& message) {
   if (replica_.on.load(std::memory_order_acquire)) {
     if (const auto sent = send_replicated(message)) return *sent;
   }
+  if (merge_.on.load(std::memory_order_acquire)) {
+    if (const auto sent = send_merged(message)) return *sent;
+  }
   LinkPtr link = link_to(to);
   if (link == nullptr) {
     std::string why;
