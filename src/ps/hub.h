@@ -9,7 +9,8 @@
 //
 // Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
 // hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
-// servers that stand in for others, hub_merge.cc pushes that are summed on their way.
+// servers that repeat others' requests, hub_merge.cc pushes that are summed on their way,
+// hub_takeover.cc the death of either.
 #pragma once
 
 #include <array>
@@ -111,6 +112,7 @@ class Hub final : private Crew::Ship {
   Result<LinkPtr> connect(const std::string& host, int port, Instant deadline);
   Result<void> connect_scheduler(Instant deadline);
   Result<void> connect_servers(Instant deadline);
+  Result<void> connect_backup(Instant deadline);
   LinkPtr adopt(net::TcpConnection connection, auth::Side side);
 
   // hub.cc
@@ -169,7 +171,6 @@ class Hub final : private Crew::Ship {
   // hub_replica.cc
   void start_replica();
   int backup_id() const;
-  Result<void> connect_backup(Instant deadline);
   void send_unsent_log(int node);
   void send_frame(const LinkPtr& link, FrameKind kind, const ::ps::Message& message);
   /// Nothing if the message is none of those that replicas concern.

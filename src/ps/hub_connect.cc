@@ -7,6 +7,7 @@
 #include "net/descriptor.h"
 #include "net/interface.h"
 #include "ps/hub.h"
+#include "ps/internal/postoffice.h"
 
 namespace sumcast::ps {
 namespace {
@@ -146,6 +147,24 @@ Result<void> Hub::connect_servers(Instant deadline) {
     if (!link) return fail(link.error().within("cannot reach " + node_text(node.id)));
     introduce(*link, node.id);
   }
+  return {};
+}
+
+/// Between two neighbours there is one connection: with two servers, the first one's.
+Result<void> Hub::connect_backup(Instant deadline) {
+  if (settings_.num_servers == 2 && ::ps::Postoffice::IDtoRank(my_node_.id) == 1) return {};
+  std::optional<::ps::Node> backup;
+  {
+    const std::lock_guard lock(state_mutex_);
+    for (const ::ps::Node& node : nodes_) {
+      if (node.id == backup_id()) backup = node;
+    }
+  }
+  if (!backup) return fail(ErrorCode::kInvalidArgument, "SUMCAST_PS_REPLICAS: no next server");
+  auto link = connect(backup->hostname, backup->port, deadline);
+  if (!link) return fail(link.error().within("cannot reach " + node_text(backup->id)));
+  introduce(*link, backup->id);
+  send_unsent_log(backup->id);
   return {};
 }
 

@@ -27,9 +27,15 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
   }
   if (merge_.on) {  // What was pushed is there when others come out of the barrier.
     const Duration limit = settings_.wait_timeout;
-    crew_.wait(
+    const bool settled = crew_.wait(
         nullptr, [this] { return is_merge_settled(); },
         limit > Duration{0} ? net::monotonic_now() + limit : Instant::never());
+    if (!settled) {
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("pushes from before the barrier were not applied within {} s "
+                              "(SUMCAST_PS_WAIT_TIMEOUT)",
+                              seconds(limit)));
+    }
   }
   uint64_t token = 0;
   {
@@ -157,7 +163,7 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     const std::lock_guard lock(state_mutex_);
     lost_[id] = text;
   }
-  if (unanswered.empty()) {
+  if (std::find(unanswered.begin(), unanswered.end(), id) == unanswered.end()) {
     excuse(id);
   } else {
     const std::lock_guard lock(state_mutex_);

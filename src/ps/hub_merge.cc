@@ -12,6 +12,7 @@
 #include "net/descriptor.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
+#include "ps/internal/postoffice.h"
 #include "ps/merge_cut.h"
 
 namespace sumcast::ps {
@@ -194,6 +195,8 @@ bool Hub::take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps:
   if (!merge_.on) return false;
   const int node = link->node.load(), named = header.sender;
   const bool on_server = settings_.role == ::ps::Node::SERVER;
+  const int limit = is_server(named) ? settings_.num_servers : settings_.num_workers;
+  if (named < 8 || ::ps::Postoffice::IDtoRank(named) >= limit) return false;
   const std::lock_guard lock(merge_.mutex);
   const auto is_rows = [&] {
     return message.meta.request && message.meta.push && rows_of(message) &&
@@ -306,24 +309,6 @@ void Hub::on_committed(int aggregator, int server, const RequestId& id,
 bool Hub::is_whole_answer(int server, const ::ps::Message& message) {
   const std::lock_guard lock(merge_.mutex);
   return merge_.ledger.on_answer(server, id_of(message.meta)) != MergeLedger::Verdict::kPending;
-}
-
-/// A node has died or left.
-void Hub::on_merge_lost(int id) {
-  const std::lock_guard lock(merge_.mutex);
-  if (is_worker(id)) {
-    merge_.book.on_worker_lost(id);
-    std::replace(merge_.aggregators.begin(), merge_.aggregators.end(), id, -1);
-    merge_.shard.on_worker_lost(id);
-    for (::ps::Message& part : merge_.ledger.take_parts(id)) {
-      part.meta.sender = id;
-      send_frame(link_to(part.meta.recver), FrameKind::kReplay, part);
-    }
-    send_harvests();
-  } else if (is_server(id)) {
-    merge_.ledger.on_server_lost(id);
-    merge_.shard.on_server_lost(id);
-  }
 }
 
 bool Hub::is_merge_settled() {

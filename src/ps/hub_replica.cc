@@ -4,25 +4,16 @@
 //   worker ◀─answer─ server 0 ◀─count─ server 1        the answer waits for the count (log_gate.h)
 //
 // When server 0 dies the scheduler says so to all, and workers send to server 1 what is not
-// answered (retainer.h); what it had by the log already it does not handle again (answer_book.h).
-// Only the scheduler declares a server dead. Whoever loses its connection to one tells the
-// scheduler, and waits; so nobody stands in for a server that others still follow. A server that
-// was declared dead though it lives cannot answer: its backup does not count for it any more.
-#include <fmt/format.h>
-
-#include <algorithm>
+// answered (retainer.h, hub_takeover.cc); what it had by the log already it does not handle again
+// (answer_book.h).
 #include <cstring>
-#include <string_view>
 
 #include "ps/customer_core.h"
 #include "ps/hub.h"
 #include "ps/internal/postoffice.h"
-#include "runtime/log.h"
 
 namespace sumcast::ps {
 namespace {
-
-using runtime::Subsystem;
 
 int rank_of(int id) { return ::ps::Postoffice::IDtoRank(id); }
 int server_id(int rank) { return ::ps::Postoffice::ServerRankToID(rank); }
@@ -52,24 +43,6 @@ void Hub::start_replica() {
 }
 
 int Hub::backup_id() const { return server_id(replica_.routes.backup_of(rank_of(my_node_.id))); }
-
-/// Between two neighbours there is one connection: with two servers, the first one's.
-Result<void> Hub::connect_backup(Instant deadline) {
-  if (settings_.num_servers == 2 && rank_of(my_node_.id) == 1) return {};
-  std::optional<::ps::Node> backup;
-  {
-    const std::lock_guard lock(state_mutex_);
-    for (const ::ps::Node& node : nodes_) {
-      if (node.id == backup_id()) backup = node;
-    }
-  }
-  if (!backup) return fail(ErrorCode::kInvalidArgument, "SUMCAST_PS_REPLICAS: no next server");
-  auto link = connect(backup->hostname, backup->port, deadline);
-  if (!link) return fail(link.error().within("cannot reach " + node_text(backup->id)));
-  introduce(*link, backup->id);
-  send_unsent_log(backup->id);
-  return {};
-}
 
 /// A connection to a server is there: what its log holds for it leaves.
 void Hub::send_unsent_log(int node) {
@@ -135,21 +108,6 @@ int64_t Hub::ask(const ::ps::Message& message) {
     fail_request(message.meta, why_lost(server).value_or("its server has died"));
   }
   return 0;
-}
-
-/// A SimpleApp's request to a server that has died: the others answer for its group.
-void Hub::excuse_request(const ::ps::Meta& meta) {
-  const CorePtr core = find_core(meta.app_id, meta.customer_id);
-  if (core == nullptr) return;
-  {
-    const std::lock_guard lock(core->mutex);
-    if (core->tracker.group(meta.timestamp) < 8) {
-      core->tracker.add(meta.timestamp, 1);
-    } else {
-      core->tracker.fail(meta.timestamp, node_text(meta.recver) + " has died");
-    }
-  }
-  crew_.notify();
 }
 
 void Hub::before_handling(const ::ps::Message& message) {
@@ -303,103 +261,6 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
   }
   if (auto arrival = addressed(std::move(message))) arrivals.push_back(std::move(*arrival));
   return true;
-}
-
-/// Our connection to a node is gone, for which others do what it did if it is dead. The scheduler
-/// says whether it is. False if it cannot.
-bool Hub::suspect(int node, const std::string& why) {
-  const bool matters = is_server(node) ? replica_.on.load() : is_worker(node) && merge_.on;
-  if (!matters || settings_.role == ::ps::Node::SCHEDULER || stopping_) return false;
-  const LinkPtr scheduler = link_to(::ps::kScheduler);
-  if (scheduler == nullptr || why_lost(::ps::kScheduler)) return false;
-  {
-    const std::lock_guard lock(replica_.mutex);
-    if (is_server(node) && !replica_.routes.is_alive(rank_of(node))) return true;
-    replica_.suspects.emplace(node, why);
-  }
-  ControlMessage message;
-  message.kind = "suspect";
-  message.node = node;
-  message.why = fmt::format("{} has lost its connection to it: {}", node_text(my_node_.id), why);
-  say(scheduler, message);
-  return true;
-}
-
-/// A server has died. Says whose keys are lost by it; under one lock with what follows from it.
-std::vector<int> Hub::take_over(int server, const std::string& text) {
-  std::vector<int> unanswered;
-  std::vector<::ps::Meta> excused;
-  std::vector<::ps::Message> early;
-  const bool is_led = settings_.role == ::ps::Node::SCHEDULER || !why_lost(::ps::kScheduler);
-  {
-    const std::lock_guard lock(replica_.mutex);
-    replica_.suspects.erase(server);
-    if (!is_led) return {server};
-    for (const int rank : replica_.routes.on_lost(rank_of(server))) {
-      unanswered.push_back(server_id(rank));
-    }
-    const int at = replica_.routes.at(rank_of(server));
-    {
-      const std::lock_guard state(state_mutex_);
-      lost_[server] = text;
-      if (at >= 0) covered_.insert(server);
-      for (const int id : unanswered) covered_.erase(id);
-    }
-    if (settings_.role == ::ps::Node::WORKER && at >= 0) {
-      for (::ps::Message& message : replica_.retainer.unanswered(server)) {
-        if (message.meta.simple_app) {
-          excused.push_back(message.meta);
-          replica_.retainer.on_answer(server, id_of(message.meta), 0);
-          continue;
-        }
-        message.meta.sender = server;
-        send_frame(link_to(server_id(at)), FrameKind::kStandIn, message);
-      }
-    }
-    if (settings_.role == ::ps::Node::SERVER) {
-      if (server == backup_id() && replica_.gate.has_backup()) {
-        send_freed(replica_.gate.open());
-        replica_.unsent.clear();
-      }
-      early.swap(replica_.early);
-    }
-  }
-  for (const ::ps::Meta& meta : excused) excuse_request(meta);
-  std::vector<Arrival> arrivals;
-  for (::ps::Message& message : early) {
-    (void)take_asked(std::move(message), arrivals);
-  }
-  for (Arrival& arrival : arrivals) crew_.deliver(std::move(arrival));
-  // It hears of us no more; but the scheduler tells it first, should it live.
-  if (settings_.role != ::ps::Node::SCHEDULER) {
-    if (const LinkPtr link = link_to(server)) drop_link(link);
-  }
-  return unanswered;
-}
-
-/// A worker, or the scheduler, has died or left.
-void Hub::on_other_lost(int id) {
-  std::map<int, std::string> suspects;
-  {
-    const std::lock_guard lock(replica_.mutex);
-    replica_.suspects.erase(id);
-    if (id == ::ps::kScheduler) {
-      suspects.swap(replica_.suspects);
-    } else {
-      replica_.book.on_worker_lost(id);
-    }
-  }
-  // Nobody will tell any more whether they live; without us they do not.
-  for (const auto& [node, why] : suspects) on_lost(node, why, false);
-}
-
-/// We were declared dead, though we live: nobody may hear of us any more.
-void Hub::fence(const std::string& why) {
-  {
-    const std::lock_guard lock(replica_.mutex);
-    replica_.fenced = true;
-  }
-  on_lost(::ps::kScheduler, "this process was declared dead: " + why, false);
 }
 
 }  // namespace sumcast::ps
