@@ -8,7 +8,8 @@
 //   deferred  ... when all workers have pushed a key, from a thread of its own
 //   large     as load, with arrays that are lent, not sent
 //
-// Workers print "ready" when they are under way; the scheduler names the dead at the end.
+// Workers print "ready" when they are under way, servers their ranks; the scheduler names the dead
+// at the end.
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -141,6 +142,8 @@ int main(int argc, char** argv) {
     auto* server = new ps::KVServer<double>(0);
     auto* app = new ps::SimpleApp(1, 1);
     auto* rows = new Rows(server);
+    std::printf("rank %d\n", ps::MyRank());
+    std::fflush(stdout);
     server->set_request_handle([rows](const ps::KVMeta& meta, const ps::KVPairs<double>& pairs,
                                       ps::KVServer<double>*) { rows->on_request(meta, pairs); });
     ps::RegisterExitCallback([=] {

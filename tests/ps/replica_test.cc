@@ -39,10 +39,10 @@ class Replica : public testing::Test {
     job_->process(index).send_signal(signal);
   }
 
-  /// All but `dead` end well, and workers found every value as it should be.
-  void expect_exact(size_t dead) {
+  /// All but the dead end well, and workers found every value as it should be.
+  void expect_exact(size_t dead, size_t other = SIZE_MAX) {
     for (size_t i = 0; i < job_->size(); ++i) {
-      if (i == dead) continue;
+      if (i == dead || i == other) continue;
       EXPECT_EQ(job_->wait(i), 0) << "process " << i << ":\n" << job_->output(i);
       if (i >= first_worker_) {
         EXPECT_THAT(job_->output(i), HasSubstr("exact"));
@@ -120,6 +120,21 @@ TEST_F(Replica, AServerThatStandsStillIsNoServer) {
   expect_exact(kServer0);
   later.join();
   EXPECT_NE(job_->wait(kServer0), 0);
+}
+
+TEST_F(Replica, EveryOtherServerMayDie) {
+  start("load", 4, 4000);
+  size_t ranks[4] = {};  // Processes by rank.
+  for (size_t i = kServer0; i < first_worker_; ++i) {
+    ASSERT_TRUE(job_->saw(i, "rank "));
+    const std::string output = job_->output(i);
+    ranks[output[output.find("rank ") + 5] - '0'] = i;
+  }
+  signal_at(moment(6), ranks[0], SIGKILL);
+  ASSERT_TRUE(job_->saw(first_worker_, "stands in for server 0"));
+  signal_at(moment(7), ranks[2], SIGKILL);
+  expect_exact(ranks[0], ranks[2]);
+  EXPECT_THAT(job_->output(kScheduler), HasSubstr("stands in for server 2"));
 }
 
 TEST_F(Replica, ASecondDeathLosesWhatTheFirstHadMoved) {
