@@ -40,7 +40,8 @@ enum class FrameKind : uint8_t {
   kPart = 9,        ///< To an aggregator: rows of hot keys of server `sender`.
   kHarvest = 10,    ///< To a server: sums; the timestamp numbers them, the body is PartNames.
   kCommitted = 11,  ///< From a server: harvest `timestamp` is applied. From an aggregator: these
-                    ///< RequestIds to server `sender` are.
+                    ///< RequestIds to server `sender` are; head and priority are the rows that
+                    ///< went into the sum and came out.
   kReplay = 12,     ///< To a server: a part that was with the aggregator `sender`, now dead.
   kForget = 13,     ///< To a server: RequestIds by aggregator `sender`, known to be committed.
 };

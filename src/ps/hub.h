@@ -42,6 +42,7 @@
 #include "ps/roster.h"
 #include "ps/routes.h"
 #include "ps/settings.h"
+#include "ps/worth.h"
 
 namespace sumcast::ps {
 
@@ -265,6 +266,7 @@ class Hub final : private Crew::Ship {
     std::mutex mutex;  ///< Guards what follows; outside links_mutex_ and state_mutex_.
     std::set<std::pair<int, int>> declared;  ///< Application and command. Outlives Finalize.
     Heat heat;                               ///< What follows is a worker's.
+    std::map<int, Worth> worth;              ///< By server.
     std::vector<int> aggregators;            ///< Worker processes; -1 for those that are gone.
     MergeLedger ledger;
     MergeShard shard;

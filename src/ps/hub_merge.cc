@@ -70,6 +70,7 @@ void Hub::start_merge() {
   const bool merges = merging() != 0 && settings_.role != ::ps::Node::SCHEDULER;
   const std::lock_guard lock(merge_.mutex);
   merge_.heat = Heat(static_cast<unsigned>(settings_.merge_heat));
+  merge_.worth.clear();
   merge_.aggregators.clear();
   merge_.ledger.clear();
   merge_.settled.clear();
@@ -126,6 +127,7 @@ std::optional<int64_t> Hub::send_merged(const ::ps::Message& message) {
   if (straight == nullptr) return std::nullopt;
   const std::lock_guard lock(merge_.mutex);
   if (merge_.declared.count({meta.app_id, meta.head}) == 0) return std::nullopt;
+  if (!merge_.worth[server].next()) return std::nullopt;
   std::vector<int> aggregators = merge_.aggregators;
   for (int& id : aggregators) {
     if (id != my_node_.id && link_to(id) == nullptr) id = -1;
@@ -224,6 +226,7 @@ bool Hub::take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps:
   if (on_server) return false;
   if (is_server(node)) return take_committed(node, message.meta.timestamp, arrivals);
   if (!is_server(named)) return false;
+  merge_.worth[named].on_sum(message.meta.head, message.meta.priority);
   for (const RequestId& id : values_of<RequestId>(message.meta.body)) {
     on_committed(node, named, id, arrivals);
   }
@@ -267,16 +270,20 @@ void Hub::take_replay(int worker, int aggregator, ::ps::Message message,
 /// A server has applied one of our harvests: those whose parts are in it are told.
 bool Hub::take_committed(int server, int number, std::vector<Arrival>& arrivals) {
   const auto committed = merge_.shard.on_committed(number);
-  if (!committed || committed->first != server) return false;
+  if (!committed || committed->server != server) return false;
   std::map<int, std::vector<RequestId>> by_worker;
-  for (const PartName& part : committed->second) by_worker[part.worker].push_back(part.id);
+  for (const PartName& part : committed->parts) by_worker[part.worker].push_back(part.id);
   for (const auto& [worker, ids] : by_worker) {
     if (worker == my_node_.id) {
+      merge_.worth[server].on_sum(static_cast<double>(committed->rows_in),
+                                  static_cast<double>(committed->rows_out));
       for (const RequestId& id : ids) on_committed(my_node_.id, server, id, arrivals);
       continue;
     }
     ::ps::Message told;
     told.meta.sender = server;
+    told.meta.head = static_cast<int>(std::min<size_t>(committed->rows_in, INT32_MAX));
+    told.meta.priority = static_cast<int>(std::min<size_t>(committed->rows_out, INT32_MAX));
     told.meta.body = bytes_of(ids);
     send_frame(link_to(worker), FrameKind::kCommitted, told);
   }

@@ -78,7 +78,6 @@ void MergeShard::on_part(int worker, int server, ::ps::Message message, Instant 
     for (const int each : workers_) group.faith[each] = kFaithMax;
   }
   if (group.parts.empty()) group.deadline = now + wait_max_;
-  rows_in_ += shape.keys;
   group.parts.push_back({{worker, id_of(message.meta)}, std::move(message)});
 }
 
@@ -151,18 +150,16 @@ Harvest MergeShard::close(const Key& key, Group& group) {
   group.parts.clear();
   group.deadline = Instant::never();
   ++group.in_flight;
-  flying_[harvest.number] = {key, harvest.parts};
-  ++harvests_;
-  rows_out_ += harvest.message.data[0].size() / sizeof(uint64_t);
+  const size_t rows_out = harvest.message.data[0].size() / sizeof(uint64_t);
+  flying_[harvest.number] = {key, {server, harvest.parts, rows.size(), rows_out}};
   return harvest;
 }
 
-std::optional<std::pair<int, std::vector<PartName>>> MergeShard::on_committed(int number) {
+std::optional<MergeShard::Committed> MergeShard::on_committed(int number) {
   const auto it = flying_.find(number);
   if (it == flying_.end()) return std::nullopt;
-  const int server = std::get<0>(it->second.group);
   --groups_[it->second.group].in_flight;
-  std::pair<int, std::vector<PartName>> committed{server, std::move(it->second.parts)};
+  Committed committed = std::move(it->second.committed);
   flying_.erase(it);
   return committed;
 }

@@ -55,15 +55,16 @@ class MergeShard {
   /// Takes the harvests that may leave now.
   std::vector<Harvest> due(Instant now);
   Instant next_due() const;
-  /// The server has applied a harvest: its parts, and the server. Nothing if it is not known.
-  std::optional<std::pair<int, std::vector<PartName>>> on_committed(int number);
+  struct Committed {
+    int server = 0;
+    std::vector<PartName> parts;
+    size_t rows_in = 0, rows_out = 0;
+  };
+  /// The server has applied a harvest. Nothing if it is not known.
+  std::optional<Committed> on_committed(int number);
 
   void on_worker_lost(int worker);
   void on_server_lost(int server);
-
-  uint64_t harvests() const { return harvests_; }
-  uint64_t rows_in() const { return rows_in_; }
-  uint64_t rows_out() const { return rows_out_; }
 
   static constexpr int kInFlight = 2;
 
@@ -82,7 +83,7 @@ class MergeShard {
   };
   struct Flight {
     Key group;
-    std::vector<PartName> parts;
+    Committed committed;  ///< What will be said of it.
   };
 
   /// Of those who have given less regularly than this none is waited for.
@@ -96,7 +97,6 @@ class MergeShard {
   std::map<Key, Group> groups_;
   std::map<int, Flight> flying_;
   int next_ = 1;
-  uint64_t harvests_ = 0, rows_in_ = 0, rows_out_ = 0;
 };
 
 }  // namespace sumcast::ps

@@ -7,6 +7,7 @@
 
 #include "ps/heat.h"
 #include "ps/merge_cut.h"
+#include "ps/worth.h"
 
 namespace sumcast::ps {
 namespace {
@@ -62,8 +63,10 @@ TEST_F(Shard, ASumLeavesWhenAllWorkersHaveGiven) {
                                              PartName{13, {0, 0, 1}}));
   const auto committed = shard_.on_committed(harvests[0].number);
   ASSERT_TRUE(committed);
-  EXPECT_EQ(committed->first, 8);
-  EXPECT_THAT(committed->second, SizeIs(3));
+  EXPECT_EQ(committed->server, 8);
+  EXPECT_THAT(committed->parts, SizeIs(3));
+  EXPECT_EQ(committed->rows_in, 4u);
+  EXPECT_EQ(committed->rows_out, 3u);
   EXPECT_FALSE(shard_.on_committed(harvests[0].number));
 }
 
@@ -136,6 +139,17 @@ TEST(Rows, WhatCannotBeSummedHasNoShape) {
   auto whole = push(1, {5}, {1});
   whole.meta.data_type[1] = ::ps::INT32;
   EXPECT_FALSE(rows_of(whole));
+}
+
+TEST(Worth, PushesGoStraightWhereSumsDoNotPayButForAFewTries) {
+  Worth worth;
+  EXPECT_TRUE(worth.next());
+  for (int i = 0; i < 8; ++i) worth.on_sum(100, 98);
+  int cut = 0;
+  for (int i = 1; i < 128; ++i) cut += worth.next() ? 1 : 0;
+  EXPECT_EQ(cut, 7);
+  for (int i = 0; i < 4; ++i) worth.on_sum(300, 100);
+  EXPECT_TRUE(worth.pays());
 }
 
 TEST(Cut, EachKeyGoesToOnePlaceWithItsRow) {
