@@ -45,6 +45,8 @@ std::string to_text(const ControlMessage& message) {
   if (message.customer != 0) object["customer"] = message.customer;
   if (message.group != 0) object["group"] = message.group;
   if (message.token != 0) object["token"] = message.token;
+  if (message.replicas != 0) object["replicas"] = message.replicas;
+  if (message.merging != 0) object["merging"] = message.merging;
   if (message.patient != 0) object["patient"] = message.patient;
   if (message.dare != 0) object["dare"] = message.dare;
   if (message.pid != 0) object["pid"] = message.pid;
@@ -68,6 +70,8 @@ Result<ControlMessage> parse_control(std::string_view text) {
   message.customer = member(object, "customer", 0);
   message.group = member(object, "group", 0);
   message.token = member(object, "token", uint64_t{0});
+  message.replicas = member(object, "replicas", 0);
+  message.merging = member(object, "merging", uint64_t{0});
   message.patient = member(object, "patient", 0);
   message.dare = member(object, "dare", uint64_t{0});
   message.pid = member(object, "pid", 0);

@@ -7,6 +7,7 @@
 //   arrive   to the scheduler: waits at the barrier of `group`
 //   pass     from the scheduler: the wait `token` is over; with `why` if the barrier broke
 //   beat     to and from the scheduler, every PS_HEARTBEAT_INTERVAL
+//   suspect  to the scheduler, with replicas: the connection to server `node` is gone
 //   lost     from the scheduler: a node died, and how that was noticed
 //   here     to the sender of a hello: where in memory its dare stands (loan.h)
 //   lend     to the sender of a here: your memory can be read
@@ -30,6 +31,8 @@ struct ControlMessage {
   int customer = 0;
   int group = 0;
   uint64_t token = 0;
+  int replicas = 0;      ///< add: 1 if SUMCAST_PS_REPLICAS is set there.
+  uint64_t merging = 0;  ///< add: what was declared mergeable there (Hub::merging).
   int patient = 0;       ///< arrive: 1 if it may take as long as the job (Finalize).
   uint64_t dare = 0;     ///< hello: a random number for the receiver to put into its memory.
   int pid = 0;           ///< here: the process that has it there.

@@ -106,6 +106,9 @@ void Customer::FailRequest(int timestamp, const std::string& why) {
   Hub::get().crew().notify();
 }
 
+void Customer::BeginHandling(const Message& request) { Hub::get().before_handling(request); }
+void Customer::EndHandling(const Message& request) { Hub::get().after_handling(request); }
+
 void Customer::Accept(const Message& recved) { Hub::get().crew().deliver({core_, recved}); }
 
 }  // namespace ps

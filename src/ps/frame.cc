@@ -71,7 +71,7 @@ Result<FrameHeader> read_header(const char* bytes) {
   FrameHeader header;
   std::memcpy(&header, bytes, sizeof header);
   const auto kind = static_cast<uint8_t>(header.kind);
-  if (kind < 1 || kind > 4) return contradiction("unknown kind");
+  if (kind < 1 || kind > kFrameKindMax) return contradiction("unknown kind");
   if (header.payload_bytes > kPayloadBytesMax) return contradiction("too long");
   if (header.payload_bytes % 8 != 0) return contradiction("not padded");
   if (header.arrays > kArraysMax) return contradiction("too many arrays");

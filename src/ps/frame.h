@@ -31,6 +31,19 @@ enum class FrameKind : uint8_t {
   kControl = 2,  ///< The library's own, JSON in the body (control.h).
   kAck = 3,      ///< `sequence` is the first one not received (resend.h). Never acknowledged.
   kReturn = 4,   ///< The loan `sequence` was read (loan.h).
+  // With replicas (hub_replica.cc):
+  kLog = 5,      ///< A push of the worker `sender`, which the server that sends this handles.
+  kLogged = 6,   ///< The backup has handled so many of them; the count is the body, 8 bytes.
+  kStandIn = 7,  ///< A request, or its response, that concerns the keys of server `sender`.
+  kSettled = 8,  ///< RequestIds of pushes to server `sender` whose responses the worker has.
+  // Mergeable pushes (hub_merge.cc):
+  kPart = 9,        ///< To an aggregator: rows of hot keys of server `sender`.
+  kHarvest = 10,    ///< To a server: sums; the timestamp numbers them, the body is PartNames.
+  kCommitted = 11,  ///< From a server: harvest `timestamp` is applied. From an aggregator: these
+                    ///< RequestIds to server `sender` are; head and priority are the rows that
+                    ///< went into the sum and came out.
+  kReplay = 12,     ///< To a server: a part that was with the aggregator `sender`, now dead.
+  kForget = 13,     ///< To a server: RequestIds by aggregator `sender`, known to be committed.
 };
 
 struct FrameHeader {
@@ -46,6 +59,8 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 48 && std::is_trivially_copyable_v<FrameHeader> &&
               std::has_unique_object_representations_v<FrameHeader>);
+
+inline constexpr uint8_t kFrameKindMax = 13;
 
 inline constexpr size_t kHeaderBytes = sizeof(FrameHeader);
 inline constexpr size_t kArraysMax = 16;

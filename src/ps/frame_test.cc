@@ -84,7 +84,7 @@ TEST(Frame, WhatContradictsItselfIsRefused) {
     std::memcpy(bad.data() + at, &value, bytes);
     return bad;
   };
-  EXPECT_FALSE(read(with(16, 9, 1)));                             // Kind.
+  EXPECT_FALSE(read(with(16, kFrameKindMax + 1, 1)));             // Kind.
   EXPECT_FALSE(read(with(18, 17, 2)));                            // Arrays.
   EXPECT_FALSE(read(with(0, 3, 8)));                              // A length that is not padded.
   EXPECT_FALSE(read(with(0, kPayloadBytesMax + 8, 8)));           // More than there can be.

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "auth/key_file.h"
-#include "net/interface.h"
 #include "ps/customer_core.h"
 #include "ps/internal/env.h"
 #include "runtime/log.h"
@@ -19,22 +18,9 @@ namespace {
 
 using runtime::Subsystem;
 
-constexpr uint64_t kListenerToken = 0, kWakeToken = 1, kFirstLinkToken = 2;
-constexpr Duration kRetryAfter = 50ms;
 constexpr Duration kNoticeEvery = 10s;
 constexpr Duration kFarewell = 2s;  ///< For what is queued at the end, and for peers to close.
 constexpr Duration kLossyFarewell = 10s;  ///< The same where frames are lost and repeated.
-
-std::string host_port(const std::string& host, int port) {
-  return host.find(':') != std::string::npos ? fmt::format("[{}]:{}", host, port)
-                                             : fmt::format("{}:{}", host, port);
-}
-
-net::TcpOptions tcp_options(const Settings& settings) {
-  net::TcpOptions options;
-  options.user_timeout = std::max(options.user_timeout, settings.silence_max);
-  return options;
-}
 
 }  // namespace
 
@@ -64,6 +50,8 @@ Result<void> Hub::start(int customer_id) {
     ControlMessage add;
     add.kind = "add";
     add.customer = customer_id;
+    add.replicas = settings_.replicas ? 1 : 0;
+    add.merging = merging();
     add.nodes.push_back(my_node_);
     add.nodes.back().customer_id = customer_id;
     if (const LinkPtr scheduler = link_to(::ps::kScheduler)) say(scheduler, add);
@@ -72,6 +60,12 @@ Result<void> Hub::start(int customer_id) {
   const std::lock_guard lock(start_mutex_);
   if (!connected_ && settings_.role == ::ps::Node::WORKER) {
     if (auto connected = connect_servers(deadline); !connected) return connected;
+    if (merge_.on) {
+      if (auto connected = connect_workers(deadline); !connected) return connected;
+    }
+  }
+  if (!connected_ && settings_.role == ::ps::Node::SERVER && settings_.replicas) {
+    if (auto connected = connect_backup(deadline); !connected) return connected;
   }
   connected_ = true;
   ready_.store(true, std::memory_order_release);
@@ -115,6 +109,8 @@ Result<void> Hub::open(int customer_id) {
       complete_ = settings_.num_servers + settings_.num_workers == 0;
     }
   }
+  start_replica();
+  start_merge();
   my_node_ = {};
   my_node_.role = settings_.role;
   my_node_.customer_id = customer_id;
@@ -139,128 +135,6 @@ Result<void> Hub::open(int customer_id) {
   return connect_scheduler(settings_.start_timeout > Duration{0}
                                ? net::monotonic_now() + settings_.start_timeout
                                : Instant::never());
-}
-
-Result<void> Hub::open_sockets() {
-  auto poller = net::Poller::create();
-  if (!poller) return fail(poller.error());
-  poller_.emplace(std::move(*poller));
-  poller_->set_spin(settings_.spin);
-  auto wake = net::WakeUp::create();
-  if (!wake) return fail(wake.error());
-  wake_.emplace(std::move(*wake));
-  if (auto added = poller_->add(wake_->fd(), kWakeToken); !added) return added;
-
-  const bool is_scheduler = settings_.role == ::ps::Node::SCHEDULER;
-  const std::string root = host_port(settings_.root_host, settings_.root_port);
-  auto root_address = net::parse_endpoint(root);
-  if (!root_address && is_scheduler) {
-    return fail(root_address.error().within("DMLC_PS_ROOT_URI"));
-  }
-  net::Endpoint local;
-  if (is_scheduler) {
-    my_node_.id = ::ps::kScheduler;
-    my_node_.hostname = settings_.root_host;
-    local = *root_address;
-  } else if (!settings_.node_host.empty()) {
-    my_node_.hostname = settings_.node_host;
-    auto address = net::parse_endpoint(host_port(settings_.node_host, settings_.port));
-    if (!address) return fail(address.error().within("DMLC_NODE_HOST"));
-    local = *address;
-  } else {
-    const auto selector = net::IfnameSelector::parse(settings_.interface);
-    if (!selector) return fail(selector.error().within("DMLC_INTERFACE"));
-    const auto chosen =
-        net::choose_local(root_address ? *root_address : net::Endpoint(), *selector);
-    if (!chosen) return fail(chosen.error());
-    my_node_.hostname = chosen->address_text();
-    local = chosen->with_port(settings_.port);
-  }
-  const auto options = tcp_options(settings_);
-  auto listener = net::TcpListener::open(local, options);
-  if (!listener && listener.error().code == ErrorCode::kSystem) {
-    // The name may be that of a service in front of this host, as in Kubernetes.
-    listener = net::TcpListener::open(net::Endpoint::any(local.family(), local.port()), options);
-  }
-  if (!listener) return fail(listener.error());
-  listener_.emplace(std::move(*listener));
-  my_node_.port = listener_->local().port();
-  return poller_->add(listener_->fd(), kListenerToken);
-}
-
-LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
-  auto link = std::make_shared<Link>(std::move(connection), key_ ? &*key_ : nullptr, side,
-                                     settings_.lend && !key_ && !settings_.resend);
-  link->heard_ns = net::monotonic_now().ns;
-  if (settings_.resend) {
-    core::RttEstimator::Config config;
-    config.rto_initial = settings_.resend_timeout;
-    config.rto_min = 10ms;
-    config.rto_max = std::max<Duration>(settings_.resend_timeout, 1s);
-    link->enable_resend(config);
-  }
-  const std::lock_guard lock(links_mutex_);
-  link->token = kFirstLinkToken + next_token_++;
-  return link;
-}
-
-/// Opens a connection, trying again while nobody listens there yet. It is not polled yet.
-Result<LinkPtr> Hub::connect(const std::string& host, int port, Instant deadline) {
-  const std::string target = host_port(host, port);
-  for (;;) {
-    const Instant now = net::monotonic_now();
-    const Instant attempt = std::min(deadline, now + Duration(5s));
-    auto address = net::parse_endpoint(target);
-    Error error;
-    if (address) {
-      auto connection = net::connect_tcp(*address, std::nullopt, attempt, tcp_options(settings_));
-      if (connection) {
-        LinkPtr link = adopt(std::move(*connection), auth::Side::kClient);
-        Preface other;
-        auto* const out = reinterpret_cast<const std::byte*>(&link->preface());
-        auto* const in = reinterpret_cast<std::byte*>(&other);
-        auto done = link->connection().send_all({out, sizeof other}, attempt);
-        if (done) done = link->connection().receive_all({in, sizeof other}, attempt);
-        if (done) {
-          if (auto accepted = link->on_preface(other); !accepted) return fail(accepted.error());
-          return link;
-        }
-        error = done.error();
-      } else {
-        error = connection.error();
-      }
-    } else {
-      error = address.error();
-    }
-    if (net::monotonic_now() + kRetryAfter >= deadline) return fail(error);
-    std::this_thread::sleep_for(kRetryAfter);
-  }
-}
-
-Result<void> Hub::connect_scheduler(Instant deadline) {
-  auto link = connect(settings_.root_host, settings_.root_port, deadline);
-  if (!link) {
-    return fail(link.error().within(fmt::format(
-        "cannot reach the scheduler (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT) within {} s",
-        std::chrono::duration_cast<std::chrono::seconds>(settings_.start_timeout).count())));
-  }
-  introduce(*link, ::ps::kScheduler);
-  return {};
-}
-
-Result<void> Hub::connect_servers(Instant deadline) {
-  std::vector<::ps::Node> nodes;
-  {
-    const std::lock_guard lock(state_mutex_);
-    nodes = nodes_;
-  }
-  for (const ::ps::Node& node : nodes) {
-    if (node.role != ::ps::Node::SERVER) continue;
-    auto link = connect(node.hostname, node.port, deadline);
-    if (!link) return fail(link.error().within("cannot reach " + node_text(node.id)));
-    introduce(*link, node.id);
-  }
-  return {};
 }
 
 Result<void> Hub::await_roster(Instant deadline) {
@@ -328,6 +202,9 @@ void Hub::close_all() {
   ready_ = false;
   started_ = false;
   connected_ = false;
+  replica_.on = false;
+  merge_.on = false;
+  first_came_ = false;
   {
     const std::lock_guard lock(links_mutex_);
     links_.clear();
@@ -343,6 +220,7 @@ void Hub::close_all() {
   refused_.clear();
   lost_.clear();
   left_.clear();
+  covered_.clear();
   unsent_.clear();
   tokens_.clear();
   listener_.reset();

@@ -7,8 +7,10 @@
 //
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
-// Files: hub.cc start and stop, hub_poll.cc what the leader does, hub_send.cc messages,
-// hub_control.cc joining, hub_fate.cc barriers and death.
+// Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
+// hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
+// servers that repeat others' requests, hub_merge.cc pushes that are summed on their way,
+// hub_takeover.cc the death of either.
 #pragma once
 
 #include <array>
@@ -27,11 +29,20 @@
 #include "auth/secret.h"
 #include "base/prng.h"
 #include "net/poll.h"
+#include "ps/answer_book.h"
 #include "ps/control.h"
 #include "ps/crew.h"
+#include "ps/harvest_book.h"
+#include "ps/heat.h"
 #include "ps/link.h"
+#include "ps/log_gate.h"
+#include "ps/merge_ledger.h"
+#include "ps/merge_shard.h"
+#include "ps/retainer.h"
 #include "ps/roster.h"
+#include "ps/routes.h"
 #include "ps/settings.h"
+#include "ps/worth.h"
 
 namespace sumcast::ps {
 
@@ -76,6 +87,14 @@ class Hub final : private Crew::Ship {
   /// Why a request to this node or group cannot succeed any more.
   std::optional<std::string> why_lost(int group);
 
+  // Around the handling of a request by a server's program; hub_replica.cc.
+  void before_handling(const ::ps::Message& message);
+  void after_handling(const ::ps::Message& message);
+
+  // What may be summed on its way; hub_merge.cc.
+  void declare_mergeable(int app, int command);
+  bool is_mergeable(int app, int command);
+
   // Barriers and death; hub_fate.cc.
   /// @param patient  it may take as long as the job: no timeout but the others' deaths.
   Result<void> barrier(int customer_id, int group, bool patient);
@@ -88,12 +107,17 @@ class Hub final : private Crew::Ship {
 
   // hub.cc
   Result<void> open(int customer_id);
+
+  // hub_connect.cc
   Result<void> open_sockets();
   Result<LinkPtr> connect(const std::string& host, int port, Instant deadline);
   Result<void> connect_scheduler(Instant deadline);
   Result<void> connect_servers(Instant deadline);
-  Result<void> await_roster(Instant deadline);
+  Result<void> connect_backup(Instant deadline);
   LinkPtr adopt(net::TcpConnection connection, auth::Side side);
+
+  // hub.cc
+  Result<void> await_roster(Instant deadline);
   void close_all();
 
   // hub_poll.cc
@@ -122,6 +146,8 @@ class Hub final : private Crew::Ship {
   std::optional<Arrival> addressed(::ps::Message message);
   void pass_on(const LinkPtr& link, size_t queued);
   LinkPtr link_to(int id);
+  CorePtr find_core(int app_id, int customer_id);
+  void fail_request(const ::ps::Meta& meta, const std::string& why);
 
   // hub_control.cc
   void say(const LinkPtr& link, const ControlMessage& message);
@@ -131,8 +157,9 @@ class Hub final : private Crew::Ship {
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
   void on_add(const LinkPtr& link, const ControlMessage& message);
   void register_node(const LinkPtr& link, const ::ps::Node& node);
+  void refuse(const LinkPtr& link, const ::ps::Node& node, const std::string& why);
   void on_nodes(const ControlMessage& message);
-  void on_arrive(const BarrierArrival& who, int group, bool patient);
+  void on_arrive(const BarrierArrival& who, int group);
   void release(const std::vector<BarrierArrival>& who, const std::string& failure);
   void on_token(uint64_t token, const std::string& failure);
   void on_lost(int id, const std::string& why, bool left);
@@ -140,6 +167,53 @@ class Hub final : private Crew::Ship {
   void expire_barriers(Instant now);
   void introduce(const LinkPtr& link, int node);
   void break_barrier(int group, const std::string& why);
+  void excuse(int server);
+
+  // hub_replica.cc
+  void start_replica();
+  int backup_id() const;
+  void send_unsent_log(int node);
+  void send_frame(const LinkPtr& link, FrameKind kind, const ::ps::Message& message);
+  /// Nothing if the message is none of those that replicas concern.
+  std::optional<int64_t> send_replicated(const ::ps::Message& message);
+  void send_answer(const AnswerBook::Answer& answer);
+  int64_t ask(const ::ps::Message& message);
+  void excuse_request(const ::ps::Meta& meta);
+  void say_handled();
+  bool take_answer(int server, const ::ps::Message& message);
+  bool take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::ps::Message message,
+                          std::vector<Arrival>& arrivals);
+  bool take_logged(int server, int worker, ::ps::Message message, std::vector<Arrival>& arrivals);
+  bool take_asked(::ps::Message message, std::vector<Arrival>& arrivals);
+  bool on_handled(const ::ps::Message& message);
+  void send_freed(const std::vector<::ps::Message>& free);
+  bool suspect(int node, const std::string& why);
+  std::vector<int> take_over(int server, const std::string& text);
+  void on_other_lost(int id);
+  void fence(const std::string& why);
+
+  // hub_merge.cc
+  uint64_t merging();
+  void start_merge();
+  void begin_merge(const std::vector<::ps::Node>& nodes);
+  Result<void> connect_workers(Instant deadline);
+  std::optional<int64_t> send_merged(const ::ps::Message& message);
+  void send_harvests();
+  Instant tend_merge(Instant now);
+  int64_t commit(int handled_as);
+  void answer_replay(const PartName& part);
+  bool take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps::Message message,
+                        std::vector<Arrival>& arrivals);
+  void take_part(int worker, int server, ::ps::Message message);
+  bool take_harvest(int aggregator, ::ps::Message message, std::vector<Arrival>& arrivals);
+  void take_replay(int worker, int aggregator, ::ps::Message message,
+                   std::vector<Arrival>& arrivals);
+  bool take_committed(int server, int number, std::vector<Arrival>& arrivals);
+  void on_committed(int aggregator, int server, const RequestId& id,
+                    std::vector<Arrival>& arrivals);
+  bool is_whole_answer(int server, const ::ps::Message& message);
+  void on_merge_lost(int id);
+  bool is_merge_settled();
 
   Crew crew_{*this};
   Settings settings_;
@@ -170,6 +244,40 @@ class Hub final : private Crew::Ship {
   std::vector<std::pair<Instant, CorePtr>> closed_;      ///< Customers to be opened, and when.
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 
+  /// What replicas need to know; of each role another part.
+  struct Replica {
+    std::atomic<bool> on{false};
+    std::mutex mutex;  ///< Guards what follows; outside links_mutex_ and state_mutex_.
+    Routes routes;
+    Retainer retainer;  ///< A worker's.
+    LogGate gate;       ///< A server's, about its own keys; what follows is about others'.
+    std::vector<::ps::Message> unsent;  ///< Log for a backup whose connection is to come.
+    AnswerBook book;
+    std::vector<::ps::Message> early;     ///< Asked before we were told that their server is dead.
+    std::map<int, uint64_t> handled;      ///< By application: pushes of the log.
+    std::set<int> unsaid;                 ///< Applications with more of them than we have said.
+    std::map<int, std::string> suspects;  ///< Nodes without a connection, and why.
+    bool fenced = false;                  ///< Declared dead.
+  } replica_;
+
+  /// What mergeable pushes need to know; of each role another part.
+  struct Merge {
+    std::atomic<bool> on{false};
+    std::mutex mutex;  ///< Guards what follows; outside links_mutex_ and state_mutex_.
+    std::set<std::pair<int, int>> declared;  ///< Application and command. Outlives Finalize.
+    Heat heat;                               ///< What follows is a worker's.
+    std::map<int, Worth> worth;              ///< By server.
+    std::vector<int> aggregators;            ///< Worker processes; -1 for those that are gone.
+    MergeLedger ledger;
+    MergeShard shard;
+    Instant next_due = Instant::never();                     ///< The shard's.
+    std::vector<std::tuple<int, int, ::ps::Message>> early;  ///< Parts from before begin_merge().
+    std::map<std::pair<int, int>, std::vector<RequestId>> settled;  ///< By server, aggregator.
+    HarvestBook book;                                               ///< A server's.
+  } merge_;
+  uint64_t merging_of_all_ = 0;  ///< The scheduler's: what the first who came had declared.
+  bool first_came_ = false;
+
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
   std::optional<Roster> roster_;  ///< The scheduler's.
   std::map<int, Instant> barrier_since_;
@@ -178,6 +286,7 @@ class Hub final : private Crew::Ship {
   std::string refused_;  ///< Why the scheduler did not let us in.
   std::map<int, std::string> lost_;
   std::set<int> left_;
+  std::set<int> covered_;  ///< Of lost_: servers for whom another one stands in.
   std::map<int, std::vector<::ps::Message>> unsent_;  ///< To nodes whose connection is to come.
   uint64_t next_token_id_ = 1;
   std::map<uint64_t, std::pair<bool, std::string>> tokens_;  ///< Barriers: over, with what failure.

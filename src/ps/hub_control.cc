@@ -67,7 +67,11 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
   const auto message = parse_control(text);
   if (!message) return false;
   const std::string& kind = message->kind;
-  if (kind == "hello") return on_hello(link, *message);
+  if (kind == "hello") {
+    if (!on_hello(link, *message)) return false;
+    send_unsent_log(link->node.load());
+    return true;
+  }
   if (kind == "beat") return true;
   if (kind == "here") {
     on_here(link, *message);
@@ -87,8 +91,15 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
       on_add(link, *message);
       return true;
     }
-    if (kind != "arrive" || node < 0) return false;
-    on_arrive({node, message->customer, message->token}, message->group, message->patient != 0);
+    if (node < 0) return false;
+    if (kind == "suspect") {
+      const bool may = is_server(message->node) ? settings_.replicas : merging_of_all_ != 0;
+      if (!may || message->node < 8) return false;
+      on_lost(message->node, message->why, false);
+      return true;
+    }
+    if (kind != "arrive") return false;
+    on_arrive({node, message->customer, message->token, message->patient != 0}, message->group);
     return true;
   }
   if (node != ::ps::kScheduler) return false;
@@ -103,7 +114,11 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
   } else if (kind == "pass") {
     on_token(message->token, message->why);
   } else if (kind == "lost") {
-    on_lost(message->node, message->why, false);
+    if (message->node == my_node_.id) {
+      fence(message->why);
+    } else {
+      on_lost(message->node, message->why, false);
+    }
   } else {
     return false;
   }
@@ -146,6 +161,19 @@ bool Hub::on_hello(const LinkPtr& link, const ControlMessage& message) {
 
 void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
   if (message.nodes.size() != 1) return;
+  if ((message.replicas != 0) != settings_.replicas) {
+    refuse(link, message.nodes.front(),
+           "SUMCAST_PS_REPLICAS is not the same there; set it for all processes or none");
+    return;
+  }
+  if (first_came_ && message.merging != merging_of_all_) {
+    refuse(link, message.nodes.front(),
+           "it has declared other requests mergeable than those before it; DeclareMergeable is for "
+           "all workers and servers to call, before Start");
+    return;
+  }
+  merging_of_all_ = message.merging;
+  first_came_ = true;
   {
     const std::lock_guard state(state_mutex_);
     register_node(link, message.nodes.front());
@@ -153,15 +181,18 @@ void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
   crew_.notify();  // Without the lock: the crew's comes before it.
 }
 
+void Hub::refuse(const LinkPtr& link, const ::ps::Node& node, const std::string& why) {
+  runtime::log_warn(Subsystem::kInit, "ps: {}:{} is not let in: {}", node.hostname, node.port, why);
+  ControlMessage refused;
+  refused.kind = "refused";
+  refused.why = "the scheduler does not let this process in: " + why;
+  say(link, refused);
+}
+
 /// Under the state's lock.
 void Hub::register_node(const LinkPtr& link, const ::ps::Node& node) {
   if (auto added = roster_->add(node); !added) {
-    runtime::log_warn(Subsystem::kInit, "ps: {}:{} is not let in: {}", node.hostname, node.port,
-                      added.error().what);
-    ControlMessage refused;
-    refused.kind = "refused";
-    refused.why = "the scheduler does not let this process in: " + added.error().what;
-    say(link, refused);
+    refuse(link, node, added.error().what);
     return;
   }
   link->host = node.hostname;
@@ -196,6 +227,7 @@ void Hub::on_nodes(const ControlMessage& message) {
     my_node_.id = message.node;
     complete_ = true;
   }
+  begin_merge(message.nodes);
   // Programs read it; the only variable that ps-lite sets.
   const std::string rank = std::to_string(::ps::Postoffice::IDtoRank(message.node));
   ::setenv("DMLC_RANK", rank.c_str(), 1);

@@ -25,6 +25,18 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
         ErrorCode::kInvalidArgument,
         fmt::format("Barrier of group {}: {} is no member of it", group, node_text(my_node_.id)));
   }
+  if (merge_.on) {  // What was pushed is there when others come out of the barrier.
+    const Duration limit = settings_.wait_timeout;
+    const bool settled = crew_.wait(
+        nullptr, [this] { return is_merge_settled(); },
+        limit > Duration{0} ? net::monotonic_now() + limit : Instant::never());
+    if (!settled) {
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("pushes from before the barrier were not applied within {} s "
+                              "(SUMCAST_PS_WAIT_TIMEOUT)",
+                              seconds(limit)));
+    }
+  }
   uint64_t token = 0;
   {
     const std::lock_guard lock(state_mutex_);
@@ -32,7 +44,7 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
     tokens_[token] = {false, ""};
   }
   if (settings_.role == ::ps::Node::SCHEDULER) {
-    on_arrive({my_node_.id, customer_id, token}, group, patient);
+    on_arrive({my_node_.id, customer_id, token, patient}, group);
   } else if (const LinkPtr scheduler = link_to(::ps::kScheduler)) {
     ControlMessage arrive;
     arrive.kind = "arrive";
@@ -65,17 +77,17 @@ Result<void> Hub::barrier(int customer_id, int group, bool patient) {
   return fail(ErrorCode::kAborted, failure);
 }
 
-void Hub::on_arrive(const BarrierArrival& who, int group, bool patient) {
+void Hub::on_arrive(const BarrierArrival& who, int group) {
   std::vector<BarrierArrival> all;
   bool broken = false;
   {
     const std::lock_guard lock(state_mutex_);
-    if (!patient) barrier_since_.try_emplace(group, net::monotonic_now());
+    if (!who.patient) barrier_since_.try_emplace(group, net::monotonic_now());
     all = roster_->arrive(group, who);
     if (!all.empty()) {
       barrier_since_.erase(group);
       // Who was released may start again before we have ended: it has to wait for the next job.
-      if (patient) ending_ = true;
+      if (who.patient) ending_ = true;
     } else {
       const auto misses = [&](int node) {
         const auto groups = roster_->barriers_without(node);
@@ -140,16 +152,23 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
   {
     const std::lock_guard lock(state_mutex_);
     if (left_.count(id) != 0 || lost_.count(id) != 0) return;
-    if (left) {
-      left_.insert(id);
-    } else {
-      if (why.find(" has died: ") != std::string::npos) text = why;  // As the scheduler told it.
-      lost_[id] = text;
-    }
     unsent_.erase(id);
+    if (why.find(" has died: ") != std::string::npos) text = why;  // As the scheduler told it.
+    if (left) left_.insert(id);
+  }
+  std::vector<int> unanswered = {id};  // Nodes to which requests fail.
+  if (!left) {
+    runtime::log_warn(Subsystem::kControl, "ps: {}", text);
+    if (replica_.on && is_server(id)) unanswered = take_over(id, text);
+    const std::lock_guard lock(state_mutex_);
+    lost_[id] = text;
+  }
+  if (std::find(unanswered.begin(), unanswered.end(), id) == unanswered.end()) {
+    excuse(id);
+  } else {
+    const std::lock_guard lock(state_mutex_);
     if (roster_) broken = roster_->barriers_without(id);
   }
-  if (!left) runtime::log_warn(Subsystem::kControl, "ps: {}", text);
   std::vector<CorePtr> cores;
   std::vector<LinkPtr> others;
   {
@@ -159,7 +178,9 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
   }
   for (const CorePtr& core : cores) {
     const std::lock_guard lock(core->mutex);
-    core->tracker.fail_if([&](int group) { return is_member(group, id); }, text);
+    for (const int node : unanswered) {
+      core->tracker.fail_if([&](int group) { return is_member(group, node); }, text);
+    }
   }
   if (settings_.role == ::ps::Node::SCHEDULER) {
     if (!left) {
@@ -171,7 +192,25 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     }
     for (int group : broken) break_barrier(group, "");
   }
+  if (merge_.on) on_merge_lost(id);
+  if (is_worker(id) || id == ::ps::kScheduler) on_other_lost(id);
   crew_.notify();
+}
+
+/// Another server stands in for this one: barriers do without it.
+void Hub::excuse(int server) {
+  runtime::log_warn(Subsystem::kControl, "ps: another server stands in for {}", node_text(server));
+  std::map<int, std::vector<BarrierArrival>> complete;
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (!roster_) return;
+    complete = roster_->excuse(server);
+    for (const auto& [group, arrived] : complete) {
+      barrier_since_.erase(group);
+      if (arrived.front().patient) ending_ = true;
+    }
+  }
+  for (const auto& [group, arrived] : complete) release(arrived, "");
 }
 
 /// Says that we live, and looks who has been silent for too long.
@@ -225,6 +264,10 @@ std::vector<int> Hub::dead_nodes(Duration silence) {
   const auto& ids =
       members(is_scheduler ? ::ps::kServerGroup + ::ps::kWorkerGroup : ::ps::kScheduler);
   const Instant now = net::monotonic_now();
+  if (!is_scheduler) {
+    const std::lock_guard lock(state_mutex_);
+    dead.assign(covered_.begin(), covered_.end());
+  }
   for (int id : ids) {
     const LinkPtr link = link_to(id);
     const bool silent =

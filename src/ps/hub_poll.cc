@@ -29,7 +29,9 @@ thread_local int batch_depth = 0;
 void Hub::begin_batch() { ++batch_depth; }
 
 void Hub::end_batch() {
-  if (--batch_depth == 0) flush();
+  if (--batch_depth > 0) return;
+  if (replica_.on.load(std::memory_order_acquire)) say_handled();
+  flush();
 }
 
 void Hub::flush() {
@@ -204,6 +206,19 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
     return false;
   }
   if (!lent.empty() && !fetch_loans(link, *message, lent)) return false;
+  if (header.kind != FrameKind::kData) {
+    return header.kind >= FrameKind::kPart
+               ? take_merge_frame(link, header, std::move(*message), arrivals)
+               : take_replica_frame(link, header, std::move(*message), arrivals);
+  }
+  if (replica_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
+      !message->meta.request && !take_answer(node, *message)) {
+    return true;
+  }
+  if (merge_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
+      !message->meta.request && !is_whole_answer(node, *message)) {
+    return true;
+  }
   message->meta.sender = node;  // Whose connection it is, whatever the frame says.
   message->meta.recver = my_node_.id;
   if (auto arrival = addressed(std::move(*message))) arrivals.push_back(std::move(*arrival));
@@ -245,6 +260,7 @@ Instant Hub::tend(Instant now) {
     next_beat_ = now + settings_.heartbeat;
   }
   Instant next = std::min(next_beat_, open_customers(now));
+  if (merge_.on) next = std::min(next, tend_merge(now));
   if (settings_.resend) {
     std::vector<LinkPtr> links;
     {
@@ -271,7 +287,8 @@ void Hub::drop_link(const LinkPtr& link) {
   }
   if (node >= 0) {
     const std::string why = link->ended_text();
-    on_lost(node, why.empty() ? "it closed the connection" : why, link->left.load());
+    const std::string text = why.empty() ? "it closed the connection" : why;
+    if (link->left || !suspect(node, text)) on_lost(node, text, link->left);
   } else if (!link->host.empty()) {
     const std::lock_guard lock(state_mutex_);
     if (roster_) roster_->remove(link->host, link->port);

@@ -121,6 +121,19 @@ LinkPtr Hub::link_to(int id) {
   return it != by_node_.end() ? it->second : nullptr;
 }
 
+CorePtr Hub::find_core(int app_id, int customer_id) {
+  const std::shared_lock tables(links_mutex_);
+  const auto it = cores_.find({app_id, customer_id});
+  return it != cores_.end() ? it->second : nullptr;
+}
+
+void Hub::fail_request(const ::ps::Meta& meta, const std::string& why) {
+  if (const CorePtr core = find_core(meta.app_id, meta.customer_id)) {
+    const std::lock_guard lock(core->mutex);
+    core->tracker.fail(meta.timestamp, why);
+  }
+}
+
 int64_t Hub::send(const ::ps::Message& message) {
   const int to = message.meta.recver;
   const auto bytes = static_cast<int64_t>(message.meta.data_size);
@@ -129,6 +142,12 @@ int64_t Hub::send(const ::ps::Message& message) {
     copy.meta.sender = to;
     if (auto arrival = addressed(std::move(copy))) crew_.deliver(std::move(*arrival));
     return bytes;
+  }
+  if (replica_.on.load(std::memory_order_acquire)) {
+    if (const auto sent = send_replicated(message)) return *sent;
+  }
+  if (merge_.on.load(std::memory_order_acquire)) {
+    if (const auto sent = send_merged(message)) return *sent;
   }
   LinkPtr link = link_to(to);
   if (link == nullptr) {
@@ -151,18 +170,7 @@ int64_t Hub::send(const ::ps::Message& message) {
       }
     }
     if (link == nullptr) {
-      if (message.meta.request) {
-        CorePtr core;
-        {
-          const std::shared_lock tables(links_mutex_);
-          const auto it = cores_.find({message.meta.app_id, message.meta.customer_id});
-          if (it != cores_.end()) core = it->second;
-        }
-        if (core != nullptr) {
-          const std::lock_guard tracker(core->mutex);
-          core->tracker.fail(message.meta.timestamp, why);
-        }
-      }
+      if (message.meta.request) fail_request(message.meta, why);
       return 0;
     }
   }
@@ -177,6 +185,7 @@ std::optional<std::string> Hub::why_lost(int group) {
   const std::lock_guard lock(state_mutex_);
   if (lost_.empty() && left_.empty()) return std::nullopt;
   for (int id : ids) {
+    if (ids.size() > 1 && covered_.count(id) != 0) continue;
     if (const auto it = lost_.find(id); it != lost_.end()) return it->second;
     if (left_.count(id) != 0) return node_text(id) + " has left the job";
   }

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "net/descriptor.h"
@@ -20,7 +19,6 @@ using sumcast::ps::Hub;
 struct Desk {
   std::mutex mutex;
   std::function<void()> exit_callback;
-  std::set<std::pair<int, int>> mergeable;
   std::vector<Range> ranges;
   std::atomic<bool> chose_ranges{false};
   std::atomic<bool> used_hash{false};
@@ -160,13 +158,11 @@ Customer* Postoffice::GetCustomer(int app_id, int customer_id, int timeout) cons
 }
 
 void Postoffice::DeclareMergeable(int app_id, int cmd) {
-  const std::lock_guard<std::mutex> lock(desk().mutex);
-  desk().mergeable.emplace(app_id, cmd);
+  Hub::get().declare_mergeable(app_id, cmd);
 }
 
 bool Postoffice::IsMergeable(int app_id, int cmd) const {
-  const std::lock_guard<std::mutex> lock(desk().mutex);
-  return desk().mergeable.count({app_id, cmd}) != 0;
+  return Hub::get().is_mergeable(app_id, cmd);
 }
 
 }  // namespace ps

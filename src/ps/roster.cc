@@ -122,12 +122,30 @@ std::string Roster::missing_text() const {
 }
 
 std::vector<BarrierArrival> Roster::arrive(int group, const BarrierArrival& who) {
-  auto& arrived = barriers_[group];
-  arrived.push_back(who);
-  if (arrived.size() < group_members(group, num_servers_, num_workers_).size()) return {};
-  auto all = std::move(arrived);
+  if (excused_.count(who.node) != 0) return {};
+  barriers_[group].push_back(who);
+  if (!is_reached(group)) return {};
+  auto all = std::move(barriers_[group]);
   barriers_.erase(group);
   return all;
+}
+
+bool Roster::is_reached(int group) const {
+  const auto members = group_members(group, num_servers_, num_workers_);
+  const auto needed = std::count_if(members.begin(), members.end(),
+                                    [&](int id) { return excused_.count(id) == 0; });
+  return static_cast<ptrdiff_t>(barriers_.at(group).size()) >= needed;
+}
+
+std::map<int, std::vector<BarrierArrival>> Roster::excuse(int node) {
+  excused_.insert(node);
+  std::map<int, std::vector<BarrierArrival>> complete;
+  for (auto& [group, arrived] : barriers_) {
+    std::erase_if(arrived, [&](const BarrierArrival& who) { return who.node == node; });
+    if (!arrived.empty() && is_reached(group)) complete[group] = arrived;
+  }
+  for (const auto& [group, arrived] : complete) barriers_.erase(group);
+  return complete;
 }
 
 std::vector<BarrierArrival> Roster::break_up(int group, std::string* text) {
@@ -137,7 +155,7 @@ std::vector<BarrierArrival> Roster::break_up(int group, std::string* text) {
   std::multiset<int> missing;
   for (int id : group_members(group, num_servers_, num_workers_)) {
     const auto shared = shared_.find(id);
-    missing.insert(shared != shared_.end() ? shared->second : id);
+    if (excused_.count(id) == 0) missing.insert(shared != shared_.end() ? shared->second : id);
   }
   for (const BarrierArrival& who : it->second) {
     if (const auto found = missing.find(who.node); found != missing.end()) missing.erase(found);
@@ -153,6 +171,7 @@ std::vector<BarrierArrival> Roster::break_up(int group, std::string* text) {
 
 std::vector<int> Roster::barriers_without(int node) const {
   std::vector<int> groups;
+  if (excused_.count(node) != 0) return groups;
   for (const auto& [group, arrived] : barriers_) {
     const auto members = group_members(group, num_servers_, num_workers_);
     const auto has = [&](const BarrierArrival& who) { return who.node == node; };

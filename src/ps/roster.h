@@ -24,7 +24,8 @@ namespace sumcast::ps {
 struct BarrierArrival {
   int node = 0;
   int customer = 0;
-  uint64_t token = 0;  ///< The node's own name for this wait.
+  uint64_t token = 0;    ///< The node's own name for this wait.
+  bool patient = false;  ///< It may take as long as the job (Finalize).
 };
 
 /// The ids of a group's registrations: those of its servers, workers and the scheduler, in order;
@@ -33,6 +34,10 @@ std::vector<int> group_members(int group, int num_servers, int num_workers);
 
 /// Whether a node is in a group, or is what the id names. Of nodes that exist.
 bool is_member(int group, int id);
+
+/// Of the id of a node that exists.
+constexpr bool is_server(int id) { return id >= 8 && id % 2 == 0; }
+constexpr bool is_worker(int id) { return id >= 9 && id % 2 == 1; }
 
 /// "server 1 (id 10)", "the scheduler".
 std::string node_text(int id);
@@ -56,16 +61,20 @@ class Roster {
   std::vector<BarrierArrival> arrive(int group, const BarrierArrival& who);
   /// Gives a barrier up: who has waited so far; what is said of those missing is in `text`.
   std::vector<BarrierArrival> break_up(int group, std::string* text);
+  /// From now on barriers do without this node. Returns those that are complete by that, by group.
+  std::map<int, std::vector<BarrierArrival>> excuse(int node);
   /// Groups with a barrier under way in which this node is missing.
   std::vector<int> barriers_without(int node) const;
 
  private:
   void assign();
+  bool is_reached(int group) const;
 
   const int num_servers_, num_workers_;
   std::vector<::ps::Node> registered_;
   std::vector<::ps::Node> nodes_;
   std::map<int, int> shared_;  ///< An id without a process: the id of the process that has it.
+  std::set<int> excused_;
   bool complete_ = false;
   std::map<int, std::vector<BarrierArrival>> barriers_;  ///< By group.
 };

@@ -126,5 +126,27 @@ TEST(Roster, GroupsAddUp) {
   EXPECT_FALSE(is_member(10, 8));
 }
 
+TEST(Roster, BarriersDoWithoutWhoIsExcused) {
+  Roster roster(2, 1);
+  EXPECT_TRUE(roster.arrive(6, {8, 0, 1}).empty());
+  EXPECT_TRUE(roster.arrive(6, {9, 0, 2, true}).empty());
+  EXPECT_TRUE(roster.arrive(2, {8, 0, 3}).empty());
+  const auto complete = roster.excuse(10);
+  ASSERT_EQ(complete.size(), 2u);
+  EXPECT_EQ(complete.at(6).size(), 2u);
+  EXPECT_TRUE(complete.at(6)[1].patient);
+  EXPECT_TRUE(roster.arrive(2, {10, 0, 4}).empty());  // It does not know yet.
+  EXPECT_EQ(roster.arrive(2, {8, 0, 5}).size(), 1u);
+  EXPECT_TRUE(roster.barriers_without(10).empty());
+}
+
+TEST(Roster, WhoHadArrivedBeforeItWasExcusedDoesNotCount) {
+  Roster roster(2, 1);
+  EXPECT_TRUE(roster.arrive(6, {8, 0, 1}).empty());
+  EXPECT_TRUE(roster.arrive(6, {10, 0, 2}).empty());
+  EXPECT_TRUE(roster.excuse(10).empty());
+  EXPECT_EQ(roster.arrive(6, {9, 0, 3}).size(), 2u);
+}
+
 }  // namespace
 }  // namespace sumcast::ps

@@ -135,6 +135,17 @@ Result<Settings> read_settings(const Find& find) {
   int lend = 1;
   reader.number("SUMCAST_PS_LEND", 0, 1, lend);
   settings.lend = lend != 0;
+  int replicas = 0;
+  reader.number("SUMCAST_PS_REPLICAS", 0, 1, replicas);
+  settings.replicas = replicas != 0;
+  if (settings.replicas && settings.num_servers < 2) {
+    reader.note(wrong("SUMCAST_PS_REPLICAS", "1", "0 unless there are two servers or more"));
+  }
+  int merge = 1;
+  reader.number("SUMCAST_PS_MERGE", 0, 1, merge);
+  settings.merge = merge != 0;
+  reader.duration("SUMCAST_PS_MERGE_WAIT", 1ms, settings.merge_wait);
+  reader.number("SUMCAST_PS_MERGE_HEAT", 0, 100, settings.merge_heat);
   read_van(reader);
   read_partition(reader, settings);
   settings.key_file = reader.text("SUMCAST_KEY_FILE").value_or("");

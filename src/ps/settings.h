@@ -40,7 +40,11 @@ struct Settings {
   bool lend = true;                            ///< SUMCAST_PS_LEND: 0 or 1; see loan.h.
   Duration spin = 100us;                       ///< SUMCAST_SPIN
   ::ps::Partition partition = ::ps::Partition::kRanges;  ///< SUMCAST_PS_PARTITION: ranges, hash.
-  std::string key_file;  ///< SUMCAST_KEY_FILE; empty: connections are open.
+  bool replicas = false;  ///< SUMCAST_PS_REPLICAS: 0 or 1; the next server repeats what one does.
+  bool merge = true;      ///< SUMCAST_PS_MERGE: 0 or 1; sum what was declared mergeable.
+  Duration merge_wait = 20ms;  ///< SUMCAST_PS_MERGE_WAIT: at most so long a sum gathers.
+  int merge_heat = 1;          ///< SUMCAST_PS_MERGE_HEAT; see heat.h.
+  std::string key_file;        ///< SUMCAST_KEY_FILE; empty: connections are open.
 };
 
 /// @param find  the value of a variable; null if it is unset or empty.

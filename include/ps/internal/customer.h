@@ -50,6 +50,11 @@ class Customer {
   /// Hands a message in as if it had come from outside.
   void Accept(const Message& recved);
 
+  /// Before and after a program's handler is given a request: a server with a replica has it repeat
+  /// the request.
+  static void BeginHandling(const Message& request);
+  static void EndHandling(const Message& request);
+
   struct Core;  ///< src/ps/customer_core.h
 
  private:

@@ -18,7 +18,7 @@ struct KVMeta {
   bool push;
   bool pull;
   int sender;       ///< The worker's node id.
-  int timestamp;    ///< The worker's number of the request.
+  int timestamp;    ///< The worker's number of the request; ours, below 0, for another server's.
   int customer_id;  ///< The worker's.
 };
 
@@ -100,7 +100,9 @@ class KVServer : public SimpleApp {
         CHECK_EQ(pairs.lens.size(), pairs.keys.size());
       }
     }
+    Customer::BeginHandling(msg);
     request_handle_(meta, pairs, this);
+    Customer::EndHandling(msg);
   }
 
  private:

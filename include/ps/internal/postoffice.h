@@ -65,7 +65,7 @@ class Postoffice {
   bool is_recovery() const { return false; }
 
   /// Nodes that were found dead, or that have not been heard of for `t` seconds. The scheduler
-  /// knows all, the others know the scheduler.
+  /// knows all, the others know the scheduler, and servers for which others stand in.
   std::vector<int> GetDeadNodes(int t = 60);
 
   /// Null after `timeout` seconds.
@@ -90,7 +90,7 @@ class Postoffice {
 };
 
 /// Declares requests (app_id, cmd) mergeable: their handler only adds float values, so a sum may
-/// stand for its addends. To be called by all processes, before Start.
+/// stand for its addends. To be called by all workers and servers, before Start.
 inline void DeclareMergeable(int app_id, int cmd) {
   Postoffice::Get()->DeclareMergeable(app_id, cmd);
 }

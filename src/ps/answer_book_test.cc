@@ -1,0 +1,75 @@
+#include "ps/answer_book.h"
+
+#include <gtest/gtest.h>
+
+namespace sumcast::ps {
+namespace {
+
+constexpr AnswerBook::Origin kOrigin{8, 9};
+
+::ps::Meta request(int timestamp) {
+  ::ps::Meta meta;
+  meta.app_id = 0;
+  meta.customer_id = 0;
+  meta.timestamp = timestamp;
+  return meta;
+}
+
+::ps::Message response(int number) {
+  ::ps::Message message;
+  message.meta = request(number);
+  message.meta.head = 77;
+  return message;
+}
+
+TEST(AnswerBook, ALoggedRequestIsHandledOnceAndAnsweredWhenAsked) {
+  AnswerBook book;
+  const auto number = book.on_logged(kOrigin, request(5));
+  ASSERT_TRUE(number);
+  EXPECT_LT(*number, 0);
+  EXPECT_FALSE(book.on_response(response(*number)));
+  const auto asked = book.on_asked(kOrigin, request(5));
+  EXPECT_FALSE(asked.handle_as);
+  ASSERT_TRUE(asked.answer);
+  EXPECT_EQ(asked.answer->message.meta.timestamp, 5);
+  EXPECT_EQ(asked.answer->message.meta.head, 77);
+  EXPECT_EQ(asked.answer->origin.server, 8);
+  EXPECT_EQ(book.size(), 0u);
+}
+
+TEST(AnswerBook, AnAnswerThatComesAfterItWasAskedForIsSent) {
+  AnswerBook book;
+  const auto number = book.on_logged(kOrigin, request(5));
+  const auto asked = book.on_asked(kOrigin, request(5));
+  EXPECT_FALSE(asked.handle_as);
+  EXPECT_FALSE(asked.answer);
+  EXPECT_TRUE(book.on_response(response(*number)));
+}
+
+TEST(AnswerBook, ANewRequestIsHandled) {
+  AnswerBook book;
+  const auto asked = book.on_asked(kOrigin, request(5));
+  ASSERT_TRUE(asked.handle_as);
+  const auto other = book.on_asked({10, 9}, request(5));  // The same worker's, to another server.
+  ASSERT_TRUE(other.handle_as);
+  EXPECT_NE(*asked.handle_as, *other.handle_as);
+  const auto answer = book.on_response(response(*other.handle_as));
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->origin.server, 10);
+  EXPECT_FALSE(book.on_response(response(*other.handle_as)));  // Answered twice.
+}
+
+TEST(AnswerBook, WhatIsSettledIsForgotten) {
+  AnswerBook book;
+  const auto number = book.on_logged(kOrigin, request(5));
+  book.on_logged(kOrigin, request(6));
+  EXPECT_FALSE(book.on_logged(kOrigin, request(6)));
+  book.on_settled(kOrigin, {{0, 0, 5}, {0, 0, 4}});
+  EXPECT_EQ(book.size(), 1u);
+  EXPECT_FALSE(book.on_response(response(*number)));  // A deferred one, too late.
+  book.on_worker_lost(9);
+  EXPECT_EQ(book.size(), 0u);
+}
+
+}  // namespace
+}  // namespace sumcast::ps
