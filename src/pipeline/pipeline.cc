@@ -290,6 +290,11 @@ void Pipeline::forecast_weights() {
       const Flight& under_way = flight(next_ - in_flight_ + i);
       const std::span<float> estimated = std::span(estimate_).first(count);
       estimate(under_way, first, estimated);
+      if (options_.skip_non_finite) {
+        // Such a mean will not be applied; a forecast with it would spoil all gradients to come.
+        std::ranges::replace_if(
+            estimated, [](float value) { return !std::isfinite(value); }, 0.0f);
+      }
       rule_.update(from, estimated, {under_way.rate, count_late_ + 1 + i}, to);
       from.weights = to.weights;
       for (size_t p = 0; p < planes_.size(); ++p) from.planes[p] = to.planes[p];

@@ -207,6 +207,30 @@ TEST(Pipeline, AMeanThatIsNotFiniteIsSkippedByAllAndCounted) {
   }
 }
 
+TEST(Pipeline, AForecastForgetsWhatIsNotFinite) {
+  const MomentumRule rule(0.9f);
+  for (const Forecast forecast : {Forecast::kLocal, Forecast::kPrevious, Forecast::kAuto}) {
+    PipelineOptions options = plain(2);
+    options.forecast = forecast;
+    options.skip_non_finite = true;
+    BlockingAverager alone;
+    std::vector<float> weights(4, 0.0f);
+    Pipeline pipeline(options, rule, alone, weights);
+    uint32_t skipped = 0;
+    for (int step = 0; step < 12; ++step) {
+      std::vector<float> gradient(4, 1.0f);
+      if (step == 5) gradient[2] = INFINITY;
+      const auto report = pipeline.step(gradient, 0, 0.1f);
+      ASSERT_TRUE(report.has_value());
+      skipped += report->skipped;
+      for (const float weight : weights) ASSERT_TRUE(std::isfinite(weight)) << "step " << step;
+    }
+    ASSERT_TRUE(pipeline.flush().has_value());
+    EXPECT_EQ(skipped, 1u);
+    for (const float weight : weights) EXPECT_TRUE(std::isfinite(weight));
+  }
+}
+
 TEST(Pipeline, ClippingCutsTheLateMeanToItsNorm) {
   const MomentumRule rule(0.0f);
   PipelineOptions options = plain(2);
