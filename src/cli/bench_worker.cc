@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/child_flags.h"
 #include "cli/sleep_until.h"
 #include "cli/wire_bench.h"
 #include "runtime/clock.h"
@@ -114,11 +115,7 @@ void add_worker_options(CLI::App& app, WorkerOptions& options, int64_t& timeout_
 std::vector<std::string> worker_argv(const std::string& program, const WorkerOptions& options) {
   const Options& library = options.library;
   std::vector<std::string> argv = {program, "bench-worker"};
-  const auto add = [&](const char* flag, const auto& value) {
-    const std::string text = fmt::format("{}", value);
-    if (text.empty()) return;
-    argv.insert(argv.end(), {flag, text});
-  };
+  const auto add = [&](const char* flag, const auto& value) { add_flag(argv, flag, value); };
   add("--role", options.role);
   add("--algorithm", options.algorithm);
   add("--job", library.job);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/child_flags.h"
 #include "cli/sparse_trainer.h"
 #include "sparse/server.h"
 #include "sparse/worker.h"
@@ -122,10 +123,7 @@ std::vector<std::string> sparse_member_argv(const std::string& program,
   const SparseFlags& flags = options.flags;
   const Options& library = options.library;
   std::vector<std::string> argv = {program, "sparse-member"};
-  const auto add = [&](const char* flag, const auto& value) {
-    const std::string text = fmt::format("{}", value);
-    if (!text.empty()) argv.insert(argv.end(), {flag, text});
-  };
+  const auto add = [&](const char* flag, const auto& value) { add_flag(argv, flag, value); };
   add("--path", flags.paths);
   add("--skew", flags.skew);
   add("--workers", flags.workers);

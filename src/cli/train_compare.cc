@@ -8,6 +8,7 @@
 
 #include "cli/bench_site.h"
 #include "cli/bench_statistics.h"
+#include "cli/child_flags.h"
 #include "report/table.h"
 
 namespace sumcast::cli {
@@ -143,10 +144,7 @@ Result<CompareRun> compare_run_of(const std::vector<std::string>& lines) {
 
 std::vector<std::string> train_argv(const std::string& program, const TrainOptions& options) {
   std::vector<std::string> argv = {program, "train", "--json"};
-  const auto add = [&](const char* flag, const auto& value) {
-    const std::string text = fmt::format("{}", value);
-    if (!text.empty()) argv.insert(argv.end(), {flag, text});
-  };
+  const auto add = [&](const char* flag, const auto& value) { add_flag(argv, flag, value); };
   add("--data", options.data);
   add("--rows", options.rows);
   add("--format", options.format);

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+
+#include "sparse/durable_file.h"
 
 namespace sumcast::cli {
 namespace {
@@ -50,26 +51,19 @@ Result<void> check_vector_file(const std::string& path) {
 
 Result<void> write_vectors(const std::string& path, const dataset::Vocabulary& vocabulary,
                            const std::vector<float>& vectors, size_t width) {
-  const std::string part = path + ".part";
-  const auto failed = [&] {
-    Error error = {ErrorCode::kSystem, fmt::format("{}: {}", part, std::strerror(errno))};
-    std::remove(part.c_str());
-    return fail(std::move(error));
-  };
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(part.c_str(), "w"), std::fclose);
-  if (!file) return failed();
-  fmt::print(file.get(), "{} {}\n", vocabulary.size(), width);
+  auto file = sparse::DurableFile::create(path);
+  if (!file) return fail(file.error());
+  std::string line = fmt::format("{} {}\n", vocabulary.size(), width);
   for (size_t word = 0; word < vocabulary.size(); ++word) {
-    std::string line = vocabulary.word(static_cast<WordId>(word));
+    line += vocabulary.word(static_cast<WordId>(word));
     for (size_t lane = 0; lane < width; ++lane) {
       fmt::format_to(std::back_inserter(line), " {:.6g}", vectors[word * width + lane]);
     }
     line += '\n';
-    if (std::fwrite(line.data(), 1, line.size(), file.get()) != line.size()) return failed();
+    if (auto written = file->write(std::as_bytes(std::span(line))); !written) return written;
+    line.clear();
   }
-  if (std::fclose(file.release()) != 0) return failed();
-  if (std::rename(part.c_str(), path.c_str()) != 0) return failed();
-  return {};
+  return file->commit();
 }
 
 std::vector<NearWord> nearest_words(WordId word, const std::vector<float>& vectors, size_t width,

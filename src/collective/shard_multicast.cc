@@ -7,6 +7,7 @@
 #include "collective/shard_state.h"
 
 namespace sumcast::collective {
+
 /// The socket towards the group on the interface that has our address `local`; nullptr if the group
 /// cannot be reached that way.
 ShardHost::Outlet* ShardHost::outlet_at(Job& job, const net::Endpoint& local) {

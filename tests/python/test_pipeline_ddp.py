@@ -164,18 +164,22 @@ def test_unused_parameters():
     run(2, body)
 
 
+def scaled(hooked):
+    """(network, optimiser, loss scaler): by the hook, or by the wrapper alone."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    net = model()
+    if hooked:
+        return *pipelined(net, scaler=scaler), scaler
+    return net, pipeline.Optimizer(sgd(net.parameters()), net), scaler
+
+
 def test_a_loss_scale_that_changes_leaves_gradients_as_they_are():
     """Scales are powers of two: with and without them the bits are the same."""
 
     def body(rank, size):
         wanted = weights(emulated(size, 10)[rank])
         for hooked in (True, False):
-            scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-            net = model()
-            if hooked:
-                net, optimizer = pipelined(net, scaler=scaler)
-            else:
-                optimizer = pipeline.Optimizer(sgd(net.parameters()), net)
+            net, optimizer, scaler = scaled(hooked)
             scales = set()
             for step in range(10):
                 optimizer.zero_grad()
@@ -212,12 +216,7 @@ def test_an_overflow_on_one_rank_is_skipped_by_all_and_it_is_the_right_gradient(
     def body(rank, size):
         results = []
         for hooked in (True, False):
-            scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-            net = model()
-            if hooked:
-                net, optimizer = pipelined(net, scaler=scaler)
-            else:
-                optimizer = pipeline.Optimizer(sgd(net.parameters()), net)
+            net, optimizer, scaler = scaled(hooked)
             assert steps_with_overflow(net, optimizer, rank, scaler) == [0, 0, 0, 0, 0, 1, 0, 0, 0]
             assert optimizer.updates == 8
             check_equal_on_all_ranks(weights(net))
