@@ -332,6 +332,7 @@ void Engine::run_timers(Instant now) {
   host_->on_timeout(now);
   for (const auto& path : paths_) {
     if (path->tune_at <= now) run_tuning(*path, now);
+    check_hearing(*path, now);
   }
   std::array<core::Want, kNotesMax> probe_memory, gap_memory;
   for (auto& group : groups_) {

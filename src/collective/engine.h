@@ -127,7 +127,8 @@ class Engine final : public LocalMember {
   void run_tuning(Path& path, Instant now);
   void send_tuning(Path& path, Tuning what, size_t datagram_bytes);
   void on_tuned(Path& path, const wire::Header& header, size_t datagram_bytes, Instant now);
-  void note_hearing(Path& path, bool heard, bool probed);
+  void note_heard(Path& path, Instant now);
+  void check_hearing(Path& path, Instant now);
 
   // engine_send.cc
   void start_operations(Group& group);

@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kTuneInterval = std::chrono::milliseconds(20);
 constexpr Duration kTuneIntervalMax = std::chrono::milliseconds(320);
 constexpr uint32_t kTuneRounds = 8;
+constexpr Duration kDeafAfter = std::chrono::milliseconds(50);
 constexpr uint32_t kDeafMin = 8;
 constexpr uint32_t kDeafShare = 4;
 
@@ -74,6 +75,7 @@ void Engine::on_tuned(Path& path, const wire::Header& header, size_t datagram_by
   if (header.chunk == static_cast<uint32_t>(Tuning::kHeard)) {
     path.tune_at = Instant::never();
     path.tuned = true;
+    note_heard(path, now);
   } else if (!path.hears && datagram_bytes == datagram_bytes_) {
     path.hears = true;
     path.tune_rounds = 0;
@@ -81,17 +83,19 @@ void Engine::on_tuned(Path& path, const wire::Header& header, size_t datagram_by
   }
 }
 
+/// Anything heard will do, also what a repair was quicker to bring.
+void Engine::note_heard(Path& path, Instant now) {
+  path.last_heard_at = now;
+  path.unheard = path.unheard_probed = 0;
+}
+
 /// A network may stop carrying multicast: switches forget who listens. Results that had to be asked
-/// for, many of those that came at all, and none heard in between, are what that looks like. A
-/// worker that only was slow finds them in its buffer, before their repairs.
-void Engine::note_hearing(Path& path, bool heard, bool probed) {
-  if (heard) {
-    path.unheard = path.unheard_probed = 0;
-    return;
-  }
-  ++path.unheard;
-  path.unheard_probed += probed;
+/// for, many of those that came at all, and nothing heard for a while, are what that looks like.
+/// Asked at the end of a turn, when all sockets were read: a worker that only was slow has found
+/// then what its buffers held.
+void Engine::check_hearing(Path& path, Instant now) {
   if (path.unheard_probed < kDeafMin || path.unheard_probed * kDeafShare <= path.unheard) return;
+  if (now - path.last_heard_at < kDeafAfter) return;
   path.unheard = path.unheard_probed = 0;
   send_tuning(path, Tuning::kDeaf, 0);  // If it is lost, there will be more to count.
 }

@@ -63,6 +63,7 @@ void Engine::on_datagram(std::span<const std::byte> datagram, bool heard, Instan
     ++counters_.unauthentic;
     return;
   }
+  if (heard) note_heard(*path, now);
   const size_t tag = signer_->tag_bytes();
   const auto payload =
       datagram.subspan(wire::kHeaderBytes, datagram.size() - wire::kHeaderBytes - tag);
@@ -153,7 +154,10 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
-    if (path.tuned) note_hearing(path, heard, delivery.probed);
+    if (path.tuned && !heard) {
+      ++path.unheard;
+      path.unheard_probed += delivery.probed;
+    }
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {

@@ -32,8 +32,9 @@ struct Engine::Path {
   Instant tune_at = Instant::never();  // When the next round is due.
   uint32_t tune_rounds = 0;
   bool hears = false, tuned = false;  // The test; results, says the shard.
-  uint32_t unheard = 0;               // Results since the last that was heard,
-  uint32_t unheard_probed = 0;        // and of these, asked for.
+  Instant last_heard_at{};
+  uint32_t unheard = 0;         // Results that came alone since then,
+  uint32_t unheard_probed = 0;  // and of these, asked for.
 
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.

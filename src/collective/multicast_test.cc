@@ -105,10 +105,16 @@ TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
   // The last of them is no audience any more, and so need not say that it hears nothing.
   EXPECT_GE(cluster.shard_work(ShardWork::kUntuned), 2u);
   const uint64_t multicast = cluster.shard_work(ShardWork::kMulticast);
-  const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
-  check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+  // Each result that did not come would be repaired, more than a thousand in every attempt; workers
+  // that were slow to run ask for some as well, but not each time.
+  uint64_t fewest = UINT64_MAX;
+  for (int attempt = 0; attempt < 20 && fewest >= 100; ++attempt) {
+    const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
+    check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+    fewest = std::min(fewest, cluster.shard_work(ShardWork::kRepairs) - repairs);
+  }
+  EXPECT_LT(fewest, 100u);
   EXPECT_EQ(cluster.shard_work(ShardWork::kMulticast), multicast);
-  EXPECT_LT(cluster.shard_work(ShardWork::kRepairs) - repairs, 100u);
 }
 
 }  // namespace
