@@ -20,6 +20,11 @@ SumcastBackend::SumcastBackend(std::shared_ptr<Group> group)
     : c10d::Backend(group->rank(), group->size()),
       group_(std::move(group)),
       where_(group_->job()->where()) {
+  const auto abort_group = [group = group_](const std::string& why) {
+    if (const auto handle = group->handle()) sumcast_group_abort(handle.get(), why.c_str());
+  };
+  line_ = std::make_shared<Line>(abort_group);
+  mail_line_ = std::make_shared<Line>(abort_group);
   init();
 }
 
@@ -35,6 +40,8 @@ SumcastBackend::~SumcastBackend() {
   if (group_->is_forked()) {
     // Nothing of it lives in a forked child: threads and locks are the parent's.
     new auto(std::move(completion_));
+    new auto(std::move(line_));
+    new auto(std::move(mail_line_));
     new auto(std::move(pending_));
     new auto(std::move(coalesced_));
     return;
@@ -49,14 +56,15 @@ SumcastBackend::~SumcastBackend() {
 /// Ends what is under way, if anything is. With `patience` it may still end well: a program that
 /// does not wait for its last message has sent it all the same.
 void SumcastBackend::end_all(const char* why, std::chrono::milliseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  end_lines(why, patience);
   std::deque<c10::intrusive_ptr<SumcastWork>> open;
-  std::vector<c10::intrusive_ptr<SumcastWork>> coalesced;  // Dropped behind the lock.
+  std::vector<c10::intrusive_ptr<c10d::Work>> coalesced;  // Dropped behind the lock.
   {
     const std::lock_guard lock(mutex_);
     open.swap(pending_);
     coalesced.swap(coalesced_);
   }
-  const auto until = std::chrono::steady_clock::now() + patience;
   bool any = false;
   for (const auto& work : open) {
     while (!work->is_ended() && std::chrono::steady_clock::now() < until) {
@@ -84,7 +92,7 @@ void SumcastBackend::setTimeout(std::chrono::milliseconds timeout) {
 
 uint64_t SumcastBackend::getSequenceNumberForGroup() {
   const std::lock_guard lock(mutex_);
-  return sequence_;
+  return sequence_ + line_->waiting();
 }
 
 c10d::ErrorType SumcastBackend::getError() {
@@ -105,6 +113,8 @@ void SumcastBackend::abort() {
 void SumcastBackend::shutdown() {
   if (!group_->handle()) return;
   end_all("the process group was shut down", kFarewell);
+  line_->stop();
+  mail_line_->stop();
   completion_->stop();
   const std::lock_guard lock(mutex_);
   group_->close();
@@ -154,7 +164,8 @@ Parts SumcastBackend::parts(c10d::OpType type, const char* operation,
   Parts made;
   made.type = type;
   made.operation = operation;
-  made.sequence = ++sequence_;
+  made.is_continued = Line::piece() > 0;
+  made.sequence = made.is_continued ? sequence_ : ++sequence_;
   std::ostringstream name;
   name << operation << " #" << made.sequence;
   for (const at::Tensor& tensor : inputs) made.bytes += bytes_of(tensor);
@@ -185,7 +196,7 @@ std::string SumcastBackend::place_text() const {
 c10::intrusive_ptr<SumcastWork> SumcastBackend::start(Parts parts, const std::vector<Call>& calls,
                                                       std::chrono::milliseconds timeout) {
   const std::string name = parts.name;
-  if (!parts.is_message) note_call(parts.sequence, parts.operation);
+  if (!parts.is_message && !parts.is_continued) note_call(parts.sequence, parts.operation);
   sumcast_call call{};
   call.size = sizeof call;
   call.timeout_ms = limit(timeout);
@@ -220,7 +231,7 @@ void SumcastBackend::keep(const c10::intrusive_ptr<SumcastWork>& work) {
     return over;
   });
   pending_.push_back(work);
-  if (coalescing_) coalesced_.push_back(work);
+  if (coalescing_ && !Line::is_here()) coalesced_.push_back(work);
 }
 
 }  // namespace sumcast_torch

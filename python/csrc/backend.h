@@ -3,7 +3,8 @@
 // Collectives that reduce, gather to all, or broadcast are the library's own and go in call order.
 // gather, scatter, all-to-all and point to point are messages (an exchange); what they carry is
 // tagged with the operation's number, so that they are not ordered with anything. A coalesced call
-// is several operations with one Work.
+// is several operations with one Work. Calls on tensors of an accelerator, and those behind them,
+// take a line (staging.h), which makes the same call again on twins in host memory.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -18,6 +19,7 @@
 #include "completion.h"
 #include "job.h"
 #include "lanes.h"
+#include "staging.h"
 #include "work.h"
 
 namespace sumcast_torch {
@@ -128,6 +130,31 @@ class SumcastBackend final : public c10d::Backend {
     SumcastBackend& backend_;
   };
 
+  // backend_staged.cc
+  using StagedCall = std::function<c10::intrusive_ptr<c10d::Work>(Twins& reads, Twins& writes)>;
+  /// Does a call on these go through the line: on a device, or behind calls that wait there?
+  template <typename... Some>
+  bool must_stage(const Some&... tensors) const {
+    return !Line::is_here() && (line_->waiting() > 0 || (is_off_host(tensors) || ...));
+  }
+  bool must_stage_message(const at::Tensor& tensor) const {
+    return !Line::is_here() && (mail_line_->waiting() > 0 || !tensor.is_cpu());
+  }
+  static bool is_off_host(const at::Tensor& tensor) { return !tensor.is_cpu(); }
+  template <typename Some>
+  static bool is_off_host(const std::vector<Some>& list) {
+    for (const Some& one : list) {
+      if (is_off_host(one)) return true;
+    }
+    return false;
+  }
+  /// @param divisible  see Cargo.
+  c10::intrusive_ptr<c10d::Work> stage(c10d::OpType type, const char* operation, Twins reads,
+                                       Twins writes, Twins outputs,
+                                       std::chrono::milliseconds timeout, StagedCall call,
+                                       bool divisible = false);
+  void end_lines(const std::string& why, std::chrono::milliseconds patience);
+
   void check_usable() const;
   void check_root(int64_t root, const char* operation) const;
   Parts parts(c10d::OpType type, const char* operation, std::vector<at::Tensor> inputs,
@@ -154,6 +181,7 @@ class SumcastBackend final : public c10d::Backend {
 
   std::shared_ptr<Group> group_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
+  std::shared_ptr<Line> line_, mail_line_;  // Collectives; point to point, which has its own order.
 
   const std::string where_;  // Of the job, for error texts.
   std::mutex mutex_;  // Numbers operations and begins them in one step, so that all ranks agree.
@@ -162,7 +190,7 @@ class SumcastBackend final : public c10d::Backend {
   std::deque<c10::intrusive_ptr<SumcastWork>> pending_;  // Begun; kept alive until they end.
   std::vector<c10::intrusive_ptr<SumcastWork>> ended_;   // For the end of a turn.
   bool coalescing_ = false;
-  std::vector<c10::intrusive_ptr<SumcastWork>> coalesced_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> coalesced_;
 };
 
 }  // namespace sumcast_torch

@@ -26,6 +26,21 @@ void also(Parts& parts, std::function<void()> unpack) {
           : std::move(unpack);
 }
 
+template <typename Options>
+Options of_host(Options options) {
+  options.reduceOp = on_host(options.reduceOp);
+  return options;
+}
+
+/// A flat list as lists of `each`.
+std::vector<Twins> lists_of(const Twins& flat, size_t each) {
+  std::vector<Twins> lists;
+  for (size_t i = 0; each > 0 && i < flat.size(); i += each) {
+    lists.emplace_back(flat.begin() + i, flat.begin() + i + each);
+  }
+  return lists;
+}
+
 void check_flat(const at::Tensor& whole, const at::Tensor& part, int size, const char* operation) {
   check_tensor(whole, operation);
   check_tensor(part, operation);
@@ -69,6 +84,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce(std::vector<at::Tensor>
   TORCH_CHECK(tensors.size() == 1, "sumcast: all_reduce takes one tensor, not ", tensors.size());
   if (tensors[0].layout() == c10::kSparse) return allreduce_sparse(tensors, options);
   const Arithmetic arithmetic(tensors[0], options.reduceOp, "all_reduce");
+  if (must_stage(tensors)) {
+    const auto again = [this, options](Twins&, Twins& out) {
+      return allreduce(out, of_host(options));
+    };
+    return stage(OpType::ALLREDUCE, "all_reduce", tensors, tensors, tensors, options.timeout, again,
+                 true);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLREDUCE, "all_reduce", tensors, tensors);
   const Call call = reduce_call(tensors[0], arithmetic, what);
@@ -81,6 +103,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_coalesced(
   std::vector<Arithmetic> arithmetic;
   for (const at::Tensor& one : tensors) {
     arithmetic.emplace_back(one, options.reduceOp, "all_reduce_coalesced");
+  }
+  if (must_stage(tensors)) {
+    const auto again = [this, options](Twins&, Twins& out) {
+      return allreduce_coalesced(out, of_host(options));
+    };
+    return stage(OpType::ALLREDUCE_COALESCED, "all_reduce", tensors, tensors, tensors,
+                 options.timeout, again);
   }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLREDUCE_COALESCED, "all_reduce", tensors, tensors);
@@ -98,6 +127,11 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce(std::vector<at::Tensor>& t
   check_root(options.rootRank, "reduce");
   const Arithmetic arithmetic(tensor, options.reduceOp, "reduce");
   const bool is_root = options.rootRank == getRank();
+  if (must_stage(tensors)) {
+    const auto again = [this, options](Twins& in, Twins&) { return reduce(in, of_host(options)); };
+    return stage(OpType::REDUCE, "reduce", tensors, is_root ? tensors : Twins(), tensors,
+                 options.timeout, again, true);
+  }
   const at::Tensor in = arithmetic.encode(tensor);
   const at::Tensor out = is_root ? arithmetic.room(tensor) : at::Tensor();
   const Turn turn(*this);
@@ -121,6 +155,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::broadcast(std::vector<at::Tensor>
   const at::Tensor tensor = only(tensors, "broadcast").detach();
   check_root(options.rootRank, "broadcast");
   const bool is_root = options.rootRank == getRank();
+  if (must_stage(tensors)) {
+    const auto again = [this, options, is_root](Twins& in, Twins& out) {
+      return broadcast(is_root ? in : out, options);
+    };
+    return stage(OpType::BROADCAST, "broadcast", is_root ? tensors : Twins(),
+                 is_root ? Twins() : tensors, tensors, options.timeout, again, true);
+  }
   const at::Tensor data = is_root ? packed(tensor) : room_for(tensor);
   const Turn turn(*this);
   Parts what = parts(OpType::BROADCAST, "broadcast", tensors, tensors);
@@ -151,6 +192,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   check_usable();
   check_flat(output, input, getSize(), "all_gather_into_tensor");
+  if (must_stage(output, input)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      return _allgather_base(out[0], in[0], options);
+    };
+    return stage(OpType::_ALLGATHER_BASE, "all_gather_into_tensor", {input}, {output}, {output},
+                 options.timeout, again);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::_ALLGATHER_BASE, "_all_gather_base", {input}, {output});
   const Call call = gather_call(output, input, what);
@@ -165,6 +213,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_into_tensor_coalesced(
               outputs.size(), " outputs and ", inputs.size(), " inputs");
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_flat(outputs[i], inputs[i], getSize(), "all_gather_into_tensor_coalesced");
+  }
+  if (must_stage(outputs, inputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      return allgather_into_tensor_coalesced(out, in, options);
+    };
+    return stage(OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", inputs, outputs,
+                 outputs, options.timeout, again);
   }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER_COALESCED, "all_gather", inputs, outputs);
@@ -197,6 +252,14 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather(
   TORCH_CHECK(outputs.size() == 1, "sumcast: all_gather takes one list of outputs, not ",
               outputs.size());
   check_list(outputs[0], input, getSize(), "all_gather");
+  if (must_stage(outputs, inputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      std::vector<Twins> list{out};
+      return allgather(list, in, options);
+    };
+    return stage(OpType::ALLGATHER, "all_gather", inputs, outputs[0], outputs[0], options.timeout,
+                 again);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER, "all_gather", inputs, outputs[0]);
   const Call call = deal_call(outputs[0], input, what);
@@ -218,6 +281,14 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allgather_coalesced(
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_list(by_input[i], inputs[i], getSize(), "all_gather_coalesced");
+  }
+  if (must_stage(outputs, inputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      auto lists = lists_of(out, in.size());
+      return allgather_coalesced(lists, in, options);
+    };
+    return stage(OpType::ALLGATHER_COALESCED, "all_gather_coalesced", inputs, all, all,
+                 options.timeout, again);
   }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLGATHER_COALESCED, "all_gather", inputs, std::move(all));
@@ -246,6 +317,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::_reduce_scatter_base(
   check_usable();
   check_flat(input, output, getSize(), "reduce_scatter_tensor");
   const Arithmetic arithmetic(output, options.reduceOp, "reduce_scatter_tensor");
+  if (must_stage(input, output)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      return _reduce_scatter_base(out[0], in[0], of_host(options));
+    };
+    return stage(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", {input}, {output}, {output},
+                 options.timeout, again);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::_REDUCE_SCATTER_BASE, "_reduce_scatter_base", {input}, {output});
   const Call call = scatter_call(output, input, arithmetic, what);
@@ -262,6 +340,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter_tensor_coalesced(
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_flat(inputs[i], outputs[i], getSize(), "reduce_scatter_tensor_coalesced");
     arithmetic.emplace_back(outputs[i], options.reduceOp, "reduce_scatter_tensor_coalesced");
+  }
+  if (must_stage(inputs, outputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      return reduce_scatter_tensor_coalesced(out, in, of_host(options));
+    };
+    return stage(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced", inputs,
+                 outputs, outputs, options.timeout, again);
   }
   const Turn turn(*this);
   Parts what = parts(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", inputs, outputs);
@@ -285,6 +370,14 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter(
     arithmetic.emplace_back(outputs[i], options.reduceOp, "reduce_scatter");
     all.insert(all.end(), inputs[i].begin(), inputs[i].end());
   }
+  if (must_stage(inputs, outputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      auto lists = lists_of(in, static_cast<size_t>(getSize()));
+      return reduce_scatter(out, lists, of_host(options));
+    };
+    return stage(OpType::REDUCE_SCATTER, "reduce_scatter", all, outputs, outputs, options.timeout,
+                 again);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::REDUCE_SCATTER, "reduce_scatter", std::move(all), outputs);
   std::vector<Call> calls;
@@ -298,6 +391,10 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter(
 
 c10::intrusive_ptr<c10d::Work> SumcastBackend::barrier(const c10d::BarrierOptions& options) {
   check_usable();
+  if (must_stage()) {
+    const auto again = [this, options](Twins&, Twins&) { return barrier(options); };
+    return stage(OpType::BARRIER, "barrier", {}, {}, {}, options.timeout, again);
+  }
   const Turn turn(*this);
   return start(parts(OpType::BARRIER, "barrier", {}, {}),
                {[](sumcast_group* group, const sumcast_call* call, sumcast_work** work) {

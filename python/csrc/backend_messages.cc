@@ -95,6 +95,15 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::gather(std::vector<std::vector<at
   const bool is_root = options.rootRank == getRank();
   TORCH_CHECK(is_root ? outputs.size() == 1 : outputs.empty() || outputs[0].empty(),
               "sumcast: gather takes a list of outputs on the root, and none elsewhere");
+  if (must_stage(inputs, outputs)) {
+    const auto again = [this, options, is_root](Twins& in, Twins& out) {
+      std::vector<Twins> lists;
+      if (is_root) lists.push_back(out);
+      return gather(lists, in, options);
+    };
+    const Twins targets = is_root ? outputs[0] : Twins();
+    return stage(OpType::GATHER, "gather", inputs, targets, targets, options.timeout, again);
+  }
   const Turn turn(*this);
   std::vector<at::Tensor> all = is_root ? outputs[0] : std::vector<at::Tensor>();
   Mail mail;
@@ -141,6 +150,15 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::scatter(std::vector<at::Tensor>& 
     TORCH_CHECK(inputs[0][getRank()].numel() == outputs[0].numel(),
                 "sumcast: scatter has an input of another size than the output");
   }
+  if (must_stage(outputs, inputs)) {
+    const auto again = [this, options, is_root](Twins& in, Twins& out) {
+      std::vector<Twins> lists;
+      if (is_root) lists.push_back(in);
+      return scatter(out, lists, options);
+    };
+    return stage(OpType::SCATTER, "scatter", is_root ? inputs[0] : Twins(), outputs, outputs,
+                 options.timeout, again);
+  }
   const Turn turn(*this);
   Parts what =
       parts(OpType::SCATTER, "scatter", is_root ? inputs[0] : std::vector<at::Tensor>(), outputs);
@@ -176,6 +194,12 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall(std::vector<at::Tensor>&
   TORCH_CHECK(inputs[getRank()].numel() == outputs[getRank()].numel(),
               "sumcast: all_to_all sends itself ", inputs[getRank()].numel(),
               " elements and has room for ", outputs[getRank()].numel());
+  if (must_stage(inputs, outputs)) {
+    const auto again = [this, options](Twins& in, Twins& out) {
+      return alltoall(out, in, options);
+    };
+    return stage(OpType::ALLTOALL, "all_to_all", inputs, outputs, outputs, options.timeout, again);
+  }
   const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL, "all_to_all", inputs, outputs);
   const uint64_t tag = note_call(what.sequence, "all_to_all");
@@ -202,6 +226,13 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall_base(at::Tensor& output,
               input.scalar_type(), " and ", output.scalar_type());
   const auto in = bounds_of(input, input_splits, getSize());
   const auto out = bounds_of(output, output_splits, getSize());
+  if (must_stage(input, output)) {
+    auto again = [this, options, output_splits, input_splits](Twins& from, Twins& to) mutable {
+      return alltoall_base(to[0], from[0], output_splits, input_splits, options);
+    };
+    return stage(OpType::ALLTOALL_BASE, "all_to_all_single", {input}, {output}, {output},
+                 options.timeout, std::move(again));
+  }
   const int me = getRank();
   const at::Tensor from_all = packed(input.detach());
   const at::Tensor to_all = room_for(output.detach());

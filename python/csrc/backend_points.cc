@@ -26,6 +26,10 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::send(std::vector<at::Tensor>& ten
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "send");
   check_root(to, "send");
+  if (must_stage_message(tensor)) {
+    const auto again = [this, to, tag](Twins& in, Twins&) { return send(in, to, tag); };
+    return stage(OpType::SEND, "send", tensors, {}, tensors, {}, again);
+  }
   const Turn turn(*this);
   Mail mail;
   mail.send(tensor, to, check_of(OpType::SEND, tensor), static_cast<uint32_t>(tag));
@@ -37,6 +41,10 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::recv(std::vector<at::Tensor>& ten
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "recv");
   check_root(from, "recv");
+  if (must_stage_message(tensor)) {
+    const auto again = [this, from, tag](Twins&, Twins& out) { return recv(out, from, tag); };
+    return stage(OpType::RECV, "recv", {}, tensors, tensors, {}, again);
+  }
   const Turn turn(*this);
   Mail mail;
   mail.receive(tensor, static_cast<uint32_t>(from), check_of(OpType::SEND, tensor),
@@ -48,6 +56,10 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::recvAnysource(std::vector<at::Ten
                                                              int tag) {
   check_usable();
   const at::Tensor& tensor = message_of(tensors, "recv from any");
+  if (must_stage_message(tensor)) {
+    const auto again = [this, tag](Twins&, Twins& out) { return recvAnysource(out, tag); };
+    return stage(OpType::RECVANYSOURCE, "recv from any", {}, tensors, tensors, {}, again);
+  }
   const Turn turn(*this);
   Mail mail;
   mail.receive(tensor, SUMCAST_ANY_RANK, check_of(OpType::SEND, tensor),
@@ -100,6 +112,9 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
   check_usable();
   const int64_t limit_ms =
       options.timeout == c10d::kUnsetTimeout ? group_->timeout_ms.load() : options.timeout.count();
+  // It is numbered with the collectives, those that wait on the line before it.
+  TORCH_CHECK(line_->wait_until_begun(std::chrono::milliseconds(limit_ms)),
+              "sumcast: monitored_barrier: calls before it were not begun within ", limit_ms, " ms");
   uint64_t tag = 0;
   {
     const std::lock_guard lock(mutex_);

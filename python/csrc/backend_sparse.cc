@@ -55,13 +55,6 @@ struct Round {
   }
 };
 
-/// One line: c10's errors bring a backtrace.
-std::string reason_of(const std::exception& error) {
-  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 Header header_of(const at::Tensor& tensor) {
   Header header;
   header.entries = tensor._nnz();
@@ -163,6 +156,12 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
   TORCH_CHECK(
       tensors.size() == 1 && tensors[0].layout() == c10::kSparse && tensors[0].device().is_cpu(),
       "sumcast: sparse all_reduce takes one sparse COO tensor on the CPU");
+  if (must_stage(tensors)) {
+    return stage(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", tensors, tensors, tensors,
+                 options.timeout, [this, options](Twins&, Twins& out) {
+                   return allreduce_sparse(out, options);
+                 });
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(options.reduceOp.op_ == c10d::ReduceOp::SUM,
                               "sumcast: all_reduce of a sparse tensor does SUM only");
   TORCH_CHECK(tensors[0].dim() <= static_cast<int64_t>(kDimensionsMax),
@@ -188,7 +187,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
     } catch (const std::exception& error) {
       failure = std::current_exception();
       // The others may wait for what this rank will not send any more.
-      sumcast_group_abort(round.group.get(), reason_of(error).c_str());
+      sumcast_group_abort(round.group.get(), one_line(error).c_str());
     }
     work->end(failure);
   });

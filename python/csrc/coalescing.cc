@@ -7,7 +7,7 @@ namespace {
 /// Done when all of its works are; fails with the first failure.
 class CoalescedWork final : public c10d::Work {
  public:
-  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<SumcastWork>> works)
+  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works)
       : c10d::Work(rank, c10d::OpType::COALESCED), works_(std::move(works)) {}
 
   bool isCompleted() override {
@@ -51,7 +51,7 @@ class CoalescedWork final : public c10d::Work {
   }
 
  private:
-  const std::vector<c10::intrusive_ptr<SumcastWork>> works_;
+  const std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
 }  // namespace
@@ -60,7 +60,7 @@ void SumcastBackend::startCoalescing() {
   check_usable();
   // Of a caller who left by an exception, as torch's manager does not say then. What had begun goes
   // on like any other work that its caller dropped.
-  std::vector<c10::intrusive_ptr<SumcastWork>> left;
+  std::vector<c10::intrusive_ptr<c10d::Work>> left;
   const std::lock_guard lock(mutex_);
   left.swap(coalesced_);
   coalescing_ = true;

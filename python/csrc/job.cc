@@ -161,10 +161,11 @@ std::vector<uint32_t> Group::places(const std::vector<uint64_t>& of) const {
 
 bool Group::is_forked() const { return ::getpid() != pid_; }
 
-void Group::count(const std::string& operation, uint64_t bytes, double seconds, bool failed) {
+void Group::count(const std::string& operation, uint64_t bytes, double seconds, bool failed,
+                  bool continued) {
   const std::lock_guard lock(mutex_);
   OperationTotals& totals = totals_[operation];
-  ++totals.count;
+  totals.count += continued ? 0 : 1;
   totals.failed += failed ? 1 : 0;
   totals.bytes += bytes;
   totals.seconds += seconds;

@@ -82,7 +82,9 @@ class Group {
   /// A data loader's worker, forked from the process that joined?
   bool is_forked() const;
 
-  void count(const std::string& operation, uint64_t bytes, double seconds, bool failed);
+  /// @param continued  a further piece of an operation that was counted.
+  void count(const std::string& operation, uint64_t bytes, double seconds, bool failed,
+             bool continued);
   std::map<std::string, OperationTotals> totals() const;
 
   std::atomic<int64_t> timeout_ms;

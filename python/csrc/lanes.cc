@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "staging.h"
+
 namespace sumcast_torch {
 namespace {
 
@@ -102,10 +104,9 @@ bool is_supported(ScalarType type, ReduceOp::RedOpType op) {
 
 void check_tensor(const at::Tensor& tensor, const char* operation) {
   TORCH_CHECK(tensor.defined(), "sumcast: ", operation, " was given an undefined tensor");
-  TORCH_CHECK(tensor.device().is_cpu(), "sumcast: ", operation,
-              " takes CPU tensors, and this one is on ", tensor.device(),
-              "; move it, or give that device another backend "
-              "(init_process_group(\"cpu:sumcast,cuda:nccl\"))");
+  TORCH_CHECK(tensor.is_cpu() || is_stageable(tensor.device()), "sumcast: ", operation,
+              " takes tensors of the CPU and of accelerators with streams, and this one is on ",
+              tensor.device());
   TORCH_CHECK(tensor.layout() == c10::kStrided, "sumcast: ", operation,
               " takes dense tensors, and this one is ", tensor.layout(),
               "; all_reduce takes sparse COO tensors with SUM");
@@ -153,6 +154,15 @@ void unpack_into(at::Tensor tensor, const at::Tensor& result) {
   tensor.copy_(result.view(tensor.sizes()));
 }
 
+ReduceOp on_host(const ReduceOp& op) {
+  if (op.op_ != ReduceOp::PREMUL_SUM) return op;
+  const auto* extra = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  if (extra == nullptr || !extra->tensor_factor.defined()) return op;
+  ReduceOp here = op;
+  here.supplement_ = c10::make_intrusive<c10d::PreMulSumSupplement>(extra->tensor_factor.cpu());
+  return here;
+}
+
 Arithmetic::Arithmetic(const at::Tensor& like, const ReduceOp& op, const char* operation) {
   check_tensor(like, operation);
   const ScalarType type = like.scalar_type();
@@ -167,7 +177,7 @@ Arithmetic::Arithmetic(const at::Tensor& like, const ReduceOp& op, const char* o
   complex_ = c10::isComplexType(type);
   lane_ = complex_ ? c10::toRealValueType(type) : signed_twin(type);
   flip_ = lane_ != type && !complex_ && (kind == ReduceOp::MIN || kind == ReduceOp::MAX);
-  if (kind == ReduceOp::PREMUL_SUM) {
+  if (kind == ReduceOp::PREMUL_SUM && like.is_cpu()) {
     const auto* extra = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
     TORCH_CHECK(extra != nullptr, "sumcast: ", operation, " with PREMUL_SUM lacks its factor");
     factor_ = extra->tensor_factor.defined()

@@ -24,7 +24,8 @@ struct Lanes {
   int type = 0;  ///< enum sumcast_type
 };
 
-/// Throws, naming what is wrong and what is supported, unless this is a dense CPU tensor.
+/// Throws, naming what is wrong and what is supported, unless this is a dense tensor of the CPU or of
+/// a device that tensors can be staged from.
 void check_tensor(const at::Tensor& tensor, const char* operation);
 
 /// @param tensor  contiguous. Its memory as elements to be moved.
@@ -37,6 +38,9 @@ at::Tensor packed(const at::Tensor& tensor);
 at::Tensor room_for(const at::Tensor& tensor);
 /// Copies a result where it belongs, unless it is there.
 void unpack_into(at::Tensor tensor, const at::Tensor& result);
+
+/// The same reduction for tensors of the host: PREMUL_SUM may bring its factor as a tensor.
+c10d::ReduceOp on_host(const c10d::ReduceOp& op);
 
 /// One reduction: how values go in and come out.
 class Arithmetic {

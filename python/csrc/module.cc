@@ -67,7 +67,7 @@ std::map<std::shared_ptr<Job>, sumcast_counters> collect(Totals& by_group) {
   return jobs;
 }
 
-/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs}
+/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs, "staging": ...}
 py::dict stats() {
   Totals by_group;
   std::vector<sumcast_counters> counters;
@@ -93,6 +93,14 @@ py::dict stats() {
   py::dict all;
   all["groups"] = by_name;
   all["transport"] = transport;
+  const StagingTotals staged = staging_totals();
+  py::dict staging;
+  staging["operations"] = staged.operations;
+  staging["bytes_in"] = staged.bytes_in;
+  staging["bytes_out"] = staged.bytes_out;
+  staging["seconds_in"] = staged.seconds_in;
+  staging["seconds_out"] = staged.seconds_out;
+  all["staging"] = staging;
   return all;
 }
 

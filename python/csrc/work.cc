@@ -12,6 +12,12 @@ std::exception_ptr backend_error(const std::string& text) {
   return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, "sumcast: " + text));
 }
 
+std::string one_line(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
 SumcastWork::SumcastWork(std::shared_ptr<Group> group, std::shared_ptr<Completion> completion,
                          int rank, Parts parts, int64_t limit_ms)
     : c10d::Work(rank, parts.type, ("sumcast:" + parts.operation).c_str(),
@@ -114,7 +120,8 @@ void SumcastWork::complete(std::exception_ptr failure) {
     }
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started_;
-  group_->count(parts_.operation, parts_.bytes, took.count(), failure != nullptr);
+  group_->count(parts_.operation, parts_.bytes, took.count(), failure != nullptr,
+                parts_.is_continued);
   c10::intrusive_ptr<c10::ivalue::Future> future;
   std::shared_ptr<Group> group;  // Goes behind the lock: it may be the last.
   std::shared_ptr<Completion> completion;

@@ -30,6 +30,7 @@ struct Parts {
   uint64_t sequence = 0;
   uint64_t bytes = 0;               ///< Of the tensors of this rank, for stats.
   bool is_message = false;          ///< An exchange: its end is called back.
+  bool is_continued = false;        ///< A piece of an operation, behind its first.
   std::vector<at::Tensor> inputs;   ///< For the profiler; kept until the end.
   std::vector<at::Tensor> outputs;  ///< What result() and the future give.
   std::vector<at::Tensor> kept;     ///< Buffers that the library uses.
@@ -89,5 +90,7 @@ class SumcastWork final : public c10d::Work {
 
 /// The error that torch.distributed users catch (DistBackendError), with one line.
 std::exception_ptr backend_error(const std::string& text);
+/// What an error says, without the backtrace that c10's bring.
+std::string one_line(const std::exception& error);
 
 }  // namespace sumcast_torch

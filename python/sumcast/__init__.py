@@ -9,6 +9,10 @@ its entry point. The extension itself is loaded by the first process group.
 
 __all__ = ["register"]
 
+# Devices with streams and events, whose tensors are staged through host memory. The last is what
+# plug-ins of other makers rename.
+ACCELERATORS = ["cuda", "xpu", "privateuseone"]
+
 
 def _create(options, backend_options):
     from sumcast import _meeting
@@ -21,7 +25,9 @@ def register():
     import torch.distributed as dist
 
     if dist.is_available() and "SUMCAST" not in dist.Backend._plugins:
+        # The default backend of no device; what "sumcast" without a device stands for comes after.
         dist.Backend.register_backend("sumcast", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.backend_capability["sumcast"] = ["cpu", *ACCELERATORS]
 
 
 # Last: importing torch calls register() by the entry point, in the middle of this.

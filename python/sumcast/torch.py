@@ -14,8 +14,11 @@ def stats():
     """What this process's groups have done.
 
     Returns {"groups": {name: {operation: {"count", "failed", "bytes", "seconds"}}}, "transport":
-    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}}. Seconds run
-    from the call until its completion was noticed; bytes are those of this rank's input tensors.
+    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}, "staging":
+    {"operations", "bytes_in", "bytes_out", "seconds_in", "seconds_out"}}. Seconds run from the call
+    until its completion was noticed; bytes are those of this rank's input tensors. "staging" has the
+    calls on tensors of an accelerator, and what was copied to the host and back for them, once the
+    device has done it; its seconds are the device's own (0 where it has no clock).
     """
     return _native.stats()
 

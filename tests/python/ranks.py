@@ -31,10 +31,12 @@ class Killed(Exception):
     """What the result of a rank is that died by a signal."""
 
 
-def _child(pipe, rank, size, store, body, join, timeout, backend):
+def _child(pipe, rank, size, store, body, join, timeout, backend, prepare):
     try:
         sys.stdin.close()
         os.environ["MASTER_ADDR"] = "127.0.0.1"
+        if prepare:
+            prepare(rank)
         if join:
             dist.init_process_group(backend, init_method=f"file://{store}", rank=rank,
                                     world_size=size, timeout=datetime.timedelta(seconds=timeout))
@@ -49,13 +51,14 @@ def _child(pipe, rank, size, store, body, join, timeout, backend):
 
 
 def run(size, body, *, join=True, timeout=60, limit=120, environment=None,
-        backend="sumcast"):
-    """Results by rank; of a rank that was killed, a Killed."""
+        backend="sumcast", prepare=None):
+    """Results by rank; of a rank that was killed, a Killed. prepare(rank): before it joins."""
     if environment:
         saved = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)  # The ranks inherit it.
         try:
-            return run(size, body, join=join, timeout=timeout, limit=limit, backend=backend)
+            return run(size, body, join=join, timeout=timeout, limit=limit, backend=backend,
+                       prepare=prepare)
         finally:
             for name, value in saved.items():
                 os.environ.pop(name, None)
@@ -69,7 +72,7 @@ def run(size, body, *, join=True, timeout=60, limit=120, environment=None,
             mine, theirs = context.Pipe(duplex=False)
             process = context.Process(target=_child,
                                       args=(theirs, rank, size, store, body, join, timeout,
-                                            backend))
+                                            backend, prepare))
             process.start()
             theirs.close()
             pipes.append(mine)
