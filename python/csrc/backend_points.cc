@@ -114,7 +114,8 @@ void SumcastBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
       options.timeout == c10d::kUnsetTimeout ? group_->timeout_ms.load() : options.timeout.count();
   // It is numbered with the collectives, those that wait on the line before it.
   TORCH_CHECK(line_->wait_until_begun(std::chrono::milliseconds(limit_ms)),
-              "sumcast: monitored_barrier: calls before it were not begun within ", limit_ms, " ms");
+              "sumcast: monitored_barrier: calls before it were not begun within ", limit_ms,
+              " ms");
   uint64_t tag = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -158,9 +158,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
       "sumcast: sparse all_reduce takes one sparse COO tensor on the CPU");
   if (must_stage(tensors)) {
     return stage(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", tensors, tensors, tensors,
-                 options.timeout, [this, options](Twins&, Twins& out) {
-                   return allreduce_sparse(out, options);
-                 });
+                 options.timeout,
+                 [this, options](Twins&, Twins& out) { return allreduce_sparse(out, options); });
   }
   TORCH_CHECK_NOT_IMPLEMENTED(options.reduceOp.op_ == c10d::ReduceOp::SUM,
                               "sumcast: all_reduce of a sparse tensor does SUM only");

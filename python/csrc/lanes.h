@@ -24,8 +24,8 @@ struct Lanes {
   int type = 0;  ///< enum sumcast_type
 };
 
-/// Throws, naming what is wrong and what is supported, unless this is a dense tensor of the CPU or of
-/// a device that tensors can be staged from.
+/// Throws, naming what is wrong and what is supported, unless this is a dense tensor of the CPU or
+/// of a device that tensors can be staged from.
 void check_tensor(const at::Tensor& tensor, const char* operation);
 
 /// @param tensor  contiguous. Its memory as elements to be moved.

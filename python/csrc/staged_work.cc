@@ -78,8 +78,7 @@ bool StagedWork::wait(std::chrono::milliseconds timeout) {
       cv_.wait(lock, is_over);
     } else if (!cv_.wait_for(lock, timeout, is_over)) {
       lock.unlock();
-      const std::string why =
-          name_ + ": not done after " + std::to_string(timeout.count()) + " ms";
+      const std::string why = name_ + ": not done after " + std::to_string(timeout.count()) + " ms";
       abandon_(why);
       std::rethrow_exception(backend_error(why));
     }

@@ -1,15 +1,15 @@
 // Tensors of an accelerator, through pinned memory of the host.
 //
-// The library adds what lies in host memory. A call on tensors of a device is therefore performed on
-// twins of them in pinned memory: copied in before it, copied back after it, on two streams of ours,
-// one for each direction. Everything goes through c10's own abstraction of streams and events, so
-// one code serves every device that has them (cuda, xpu, privateuseone), and nothing of it needs
-// that device's headers.
+// The library adds what lies in host memory. A call on tensors of a device is therefore performed
+// on twins of them in pinned memory: copied in before it, copied back after it, on two streams of
+// ours, one for each direction. Everything goes through c10's own abstraction of streams and
+// events, so one code serves every device that has them (cuda, xpu, privateuseone), and nothing of
+// it needs that device's headers.
 //
 // A line takes the calls of one group in their order and begins them, on a thread of its own: when
 // the caller's stream has come to where the call was made, and the copy has arrived. Calls on CPU
-// tensors that follow go through the line too, since all ranks must begin in one order; a group that
-// never sees a device has no line and no thread.
+// tensors that follow go through the line too, since all ranks must begin in one order; a group
+// that never sees a device has no line and no thread.
 //
 // What works element by element goes in pieces, so that copying in, the network, and copying back
 // overlap:
@@ -52,8 +52,8 @@ struct Cargo {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   std::string name;  ///< For errors before the library knows of it.
   Twins reads;       ///< Copied to the host before the call.
-  Twins writes;      ///< Copied back after it. A tensor may be in both lists, and has one twin then.
-  Twins outputs;     ///< What result() and the future give.
+  Twins writes;   ///< Copied back after it. A tensor may be in both lists, and has one twin then.
+  Twins outputs;  ///< What result() and the future give.
   /// One tensor in all, whose elements do not depend on each other: may go in pieces, each a call.
   bool divisible = false;
   int64_t limit_ms = 0;
@@ -76,8 +76,8 @@ class StagedWork;
 
 class Line : public std::enable_shared_from_this<Line> {
  public:
-  /// How long an abort waits for the library and the device to let go of tensors; only a device that
-  /// hangs takes so long.
+  /// How long an abort waits for the library and the device to let go of tensors; only a device
+  /// that hangs takes so long.
   static constexpr std::chrono::seconds kFence{30};
 
   /// @param abort_group  ends the group on all ranks, for this reason; any thread, does not wait.

@@ -124,7 +124,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-/// Freed in the order of the stream that was current when it was allocated, as caching allocators do.
+/// Freed in the order of the stream that was current when it was allocated, as caching allocators
+/// do.
 struct DeviceAllocator final : at::Allocator {
   at::DataPtr allocate(size_t bytes) override {
     check_alive();

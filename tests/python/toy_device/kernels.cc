@@ -95,8 +95,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   const auto direction = to.is_cpu()     ? Direction::kIn
                          : from.is_cpu() ? Direction::kOut
                                          : Direction::kWithin;
-  const auto stream =
-      current_stream(to.is_cpu() ? from.device().index() : to.device().index());
+  const auto stream = current_stream(to.is_cpu() ? from.device().index() : to.device().index());
   const Tensor& host = to.is_cpu() ? to : from;
   const bool later =
       direction == Direction::kWithin || (non_blocking && is_pinned(host.const_data_ptr()));
@@ -104,8 +103,8 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
                  pinned = is_pinned(host.const_data_ptr()), memory = host.const_data_ptr(),
                  reach = Place(host).reach] {
     if (later) pass(direction);
-    const bool alive = source.is_alive() && target.is_alive() &&
-                       (!pinned || toy::is_alive(memory, reach));
+    const bool alive =
+        source.is_alive() && target.is_alive() && (!pinned || toy::is_alive(memory, reach));
     if (alive) target.write(source.read());
     note(direction, id, source.reach, alive);
   });
@@ -192,17 +191,16 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 }
 
 const char* name_of(Direction direction) {
-  return direction == Direction::kIn    ? "in"
-         : direction == Direction::kOut ? "out"
-                                        : "within";
+  return direction == Direction::kIn ? "in" : direction == Direction::kOut ? "out" : "within";
 }
 
 }  // namespace
 }  // namespace toy
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  module.def("hold", [](int device) { return toy::hold_stream(toy::current_stream(device)); },
-             pybind11::arg("device") = -1);
+  module.def(
+      "hold", [](int device) { return toy::hold_stream(toy::current_stream(device)); },
+      pybind11::arg("device") = -1);
   module.def("let_go", &toy::let_go);
   module.def("hold_copies_in", [](int64_t after) { toy::hold_copies(toy::Direction::kIn, after); });
   module.def("hold_copies_out",
@@ -210,8 +208,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("fail", &toy::fail);
   module.def("faults", &toy::faults);
   module.def("forget_copies", &toy::forget_copies);
-  module.def("synchronize", [](int device) { toy::synchronize(toy::current_stream(device)); },
-             pybind11::arg("device") = -1, pybind11::call_guard<pybind11::gil_scoped_release>());
+  module.def(
+      "synchronize", [](int device) { toy::synchronize(toy::current_stream(device)); },
+      pybind11::arg("device") = -1, pybind11::call_guard<pybind11::gil_scoped_release>());
   // What a program would read that takes device memory for host memory.
   module.def("raw_byte", [](const at::Tensor& tensor) {
     return *static_cast<const uint8_t*>(tensor.const_data_ptr());

@@ -2,12 +2,13 @@
 //
 // It behaves as an accelerator does where staging could go wrong, and says so:
 //
-//   memory    every byte is stored XOR kKey, so whoever reads it as host memory gets garbage. Copies
+//   memory    every byte is stored XOR kKey, so whoever reads it as host memory gets garbage.
+//   Copies
 //             check that both ends are still allocated when they run, which is when their stream
 //             comes to them; faults() counts those that were not
 //   streams   each runs what was queued on it on a thread of its own, in order, later. A stream can
-//             be held, and copies of one direction can be held after some have passed, so that tests
-//             need no clock to see what happens before what
+//             be held, and copies of one direction can be held after some have passed, so that
+//             tests need no clock to see what happens before what
 //   failure   fail() makes every later call on the device throw
 //
 // It keeps a list of its copies in the order in which they ended.
@@ -34,9 +35,9 @@ void queue(const c10::Stream& stream, std::function<void()> task);
 void synchronize(const c10::Stream& stream);
 c10::Stream current_stream(c10::DeviceIndex device);
 
-void* allocate(size_t bytes);        ///< Device memory.
+void* allocate(size_t bytes);  ///< Device memory.
 void* allocate_pinned(size_t bytes);
-void release(void* memory);          ///< Either.
+void release(void* memory);  ///< Either.
 bool is_pinned(const void* memory);
 /// Does [memory, memory + bytes) lie in one allocation that is alive?
 bool is_alive(const void* memory, size_t bytes);
