@@ -9,7 +9,8 @@ namespace {
 
 using c10d::OpType;
 
-/// Options for tensors of the host.
+/// Options for tensors of the host. A factor on the device is waited for, here in the call: the
+/// line's thread must not use a stream that may wait for it.
 template <typename Options>
 Options of_host(Options options) {
   options.reduceOp = on_host(options.reduceOp);
@@ -38,8 +39,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce(std::vector<at::Tensor>
   if (tensors[0].layout() == c10::kSparse) return allreduce_sparse(tensors, options);
   const Arithmetic arithmetic(tensors[0], options.reduceOp, "all_reduce");
   if (must_stage(tensors)) {
-    const auto again = [this, options](Twins&, Twins& out) {
-      return allreduce(out, of_host(options));
+    const auto again = [this, options = of_host(options)](Twins&, Twins& out) {
+      return allreduce(out, options);
     };
     return stage(OpType::ALLREDUCE, "all_reduce", tensors, tensors, tensors, options.timeout, again,
                  true);
@@ -58,8 +59,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_coalesced(
     arithmetic.emplace_back(one, options.reduceOp, "all_reduce_coalesced");
   }
   if (must_stage(tensors)) {
-    const auto again = [this, options](Twins&, Twins& out) {
-      return allreduce_coalesced(out, of_host(options));
+    const auto again = [this, options = of_host(options)](Twins&, Twins& out) {
+      return allreduce_coalesced(out, options);
     };
     return stage(OpType::ALLREDUCE_COALESCED, "all_reduce", tensors, tensors, tensors,
                  options.timeout, again);
@@ -81,7 +82,9 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce(std::vector<at::Tensor>& t
   const Arithmetic arithmetic(tensor, options.reduceOp, "reduce");
   const bool is_root = options.rootRank == getRank();
   if (must_stage(tensors)) {
-    const auto again = [this, options](Twins& in, Twins&) { return reduce(in, of_host(options)); };
+    const auto again = [this, options = of_host(options)](Twins& in, Twins&) {
+      return reduce(in, options);
+    };
     return stage(OpType::REDUCE, "reduce", tensors, is_root ? tensors : Twins(), tensors,
                  options.timeout, again, true);
   }
@@ -121,8 +124,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::_reduce_scatter_base(
   check_flat(input, output, getSize(), "reduce_scatter_tensor");
   const Arithmetic arithmetic(output, options.reduceOp, "reduce_scatter_tensor");
   if (must_stage(input, output)) {
-    const auto again = [this, options](Twins& in, Twins& out) {
-      return _reduce_scatter_base(out[0], in[0], of_host(options));
+    const auto again = [this, options = of_host(options)](Twins& in, Twins& out) {
+      return _reduce_scatter_base(out[0], in[0], options);
     };
     return stage(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", {input}, {output}, {output},
                  options.timeout, again);
@@ -145,8 +148,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter_tensor_coalesced(
     arithmetic.emplace_back(outputs[i], options.reduceOp, "reduce_scatter_tensor_coalesced");
   }
   if (must_stage(inputs, outputs)) {
-    const auto again = [this, options](Twins& in, Twins& out) {
-      return reduce_scatter_tensor_coalesced(out, in, of_host(options));
+    const auto again = [this, options = of_host(options)](Twins& in, Twins& out) {
+      return reduce_scatter_tensor_coalesced(out, in, options);
     };
     return stage(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced", inputs,
                  outputs, outputs, options.timeout, again);
@@ -174,9 +177,9 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::reduce_scatter(
     all.insert(all.end(), inputs[i].begin(), inputs[i].end());
   }
   if (must_stage(inputs, outputs)) {
-    const auto again = [this, options](Twins& in, Twins& out) {
+    const auto again = [this, options = of_host(options)](Twins& in, Twins& out) {
       auto lists = lists_of(in, static_cast<size_t>(getSize()));
-      return reduce_scatter(out, lists, of_host(options));
+      return reduce_scatter(out, lists, options);
     };
     return stage(OpType::REDUCE_SCATTER, "reduce_scatter", all, outputs, outputs, options.timeout,
                  again);

@@ -39,6 +39,7 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::stage(OpType type, const char* op
   cargo.writes = std::move(writes);
   cargo.outputs = std::move(outputs);
   cargo.divisible = divisible;
+  cargo.may_queue_ahead = !is_point(type);
   cargo.limit_ms = limit(timeout);
   cargo.call = std::move(call);
   auto work = (is_point(type) ? mail_line_ : line_)->submit(std::move(cargo));

@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "gate.h"
 
 namespace py = pybind11;
 
@@ -174,6 +175,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def_property_readonly("options", &SumcastBackend::getBackendOptions);
   module.def("stats", &stats);
   module.def("leave_all", &leave_all);
+  module.def("set_queueing_ahead", &set_queueing_ahead);
+  module.def("set_stream_gate", [](const std::string& device, uintptr_t gate) {
+    set_stream_gate(c10::Device(device).type(), reinterpret_cast<StreamGate>(gate));
+  });
   module.def("join", &join, py::arg("job"), py::arg("aggregator"), py::arg("coordinator"),
              py::arg("key_file"), py::arg("key"), py::arg("insecure"), py::arg("on_listening"),
              py::arg("rank"), py::arg("ranks"), py::arg("timeout_ms"));

@@ -25,17 +25,23 @@ StagedWork::StagedWork(c10d::OpType type, std::string name, std::vector<at::Tens
       future_(c10::make_intrusive<c10::ivalue::Future>(
           c10::ListType::create(c10::TensorType::get()), list_of(device))) {}
 
-void StagedWork::finish(std::exception_ptr failure, std::shared_ptr<c10::Event> done,
-                        std::optional<c10::Stream> stream, int source) {
-  {
-    const std::lock_guard lock(mutex_);
-    exception_ = failure;
-    done_ = std::move(done);
-    source_ = source;
-    completed_ = true;
-    cv_.notify_all();
-  }
-  if (failure) {
+void StagedWork::promise(std::shared_ptr<c10::Event> done) {
+  const std::lock_guard lock(mutex_);
+  promised_ = done != nullptr;
+  done_ = std::move(done);
+}
+
+void StagedWork::finish(std::exception_ptr failure, std::shared_ptr<c10::Event> done, int source) {
+  const std::lock_guard lock(mutex_);
+  exception_ = failure;
+  done_ = std::move(done);
+  source_ = source;
+  completed_ = true;
+  cv_.notify_all();
+}
+
+void StagedWork::announce(std::optional<c10::Stream> stream) {
+  if (const auto failure = exception()) {
     future_->setError(failure);
     return;
   }
@@ -74,7 +80,9 @@ bool StagedWork::wait(std::chrono::milliseconds timeout) {
   {
     std::unique_lock lock(mutex_);
     const auto is_over = [&] { return completed_; };
-    if (timeout.count() <= 0) {
+    if (timeout.count() <= 0 && promised_) {
+      // A failure that has not come yet shows in the group's next call.
+    } else if (timeout.count() <= 0) {
       cv_.wait(lock, is_over);
     } else if (!cv_.wait_for(lock, timeout, is_over)) {
       lock.unlock();

@@ -2,7 +2,8 @@
 //
 // Its end on the host comes first: the network is done and the copies back are queued. Then its
 // results are in the order of the device: wait() makes the caller's current stream wait for the
-// copies, and does not wait for them itself.
+// copies, and does not wait for them itself. If the device will come to them by itself, as calls
+// that are queued ahead arrange it, wait() without a timeout waits for nothing.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -26,6 +27,9 @@ class StagedWork final : public c10d::Work {
              std::optional<c10::Device> device,
              std::function<void(const std::string& why)> abandon);
 
+  /// The device will come to `done` by itself: wait() need not wait for the host's part. Once,
+  /// before anybody has this work.
+  void promise(std::shared_ptr<c10::Event> done);
   /// Once. @param done  behind the last copy back on `stream`; nullptr: there is none.
   void finish(std::exception_ptr failure, std::shared_ptr<c10::Event> done,
               std::optional<c10::Stream> stream, int source);
@@ -47,6 +51,7 @@ class StagedWork final : public c10d::Work {
   const std::function<void(const std::string&)> abandon_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::shared_ptr<c10::Event> done_;
+  bool promised_ = false;
   int source_ = -1;
 };
 

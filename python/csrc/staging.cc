@@ -27,6 +27,16 @@ std::shared_ptr<c10::Event> event_of_caller(c10::Device device, const std::strin
   }
 }
 
+/// One line, without the prefix that every error has.
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    const std::string text = one_line(error);
+    return text.rfind("sumcast: ", 0) == 0 ? text.substr(9) : text;
+  }
+}
+
 }  // namespace
 
 bool is_stageable(c10::Device device) {
@@ -64,9 +74,18 @@ c10::intrusive_ptr<c10d::Work> Line::submit(Cargo cargo) {
   job->work =
       c10::make_intrusive<StagedWork>(cargo.type, cargo.name, cargo.outputs, job->device, abandon);
   job->cargo = std::move(cargo);
-  const std::lock_guard lock(mutex_);
-  throw_if_failed();
-  TORCH_CHECK(!stopping_, "sumcast: ", job->cargo.name, ": the group was shut down");
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_failed();
+  }
+  if (queue_ahead(*job)) job->work->promise(job->done);
+  std::unique_lock lock(mutex_);
+  if (stopping_) {
+    lock.unlock();
+    open_words(*job);  // No stream waits for a call that is refused.
+    settle_device(*job);
+    TORCH_CHECK(false, "sumcast: ", job->cargo.name, ": the group was shut down");
+  }
   ++waiting_;
   ++open_;
   queue_.push_back(job);
@@ -147,31 +166,35 @@ void Line::serve() {
 void Line::carry(const std::shared_ptr<Job>& job) {
   try {
     c10::OptionalDeviceGuard guard(job->device);
-    wait_for_caller(*job);
+    if (job->ahead) {
+      carry_ahead(job);
+      return;
+    }
+    if (job->called) wait_for(*job, *job->called);
     if (job->device && job->cargo.divisible) {
       carry_pieces(job);
     } else {
       carry_whole(job);
     }
   } catch (const std::exception& error) {
-    const std::string why = one_line(error);
-    fail(*job, why.rfind("sumcast: ", 0) == 0 ? std::current_exception()
-                                              : backend_error(job->cargo.name + ": " + why));
+    const bool is_ours = one_line(error).rfind("sumcast: ", 0) == 0;
+    const std::string why = text_of(std::current_exception());
+    fail(*job, is_ours ? std::current_exception() : backend_error(job->cargo.name + ": " + why));
     // The others may wait for what this rank will not do any more.
     abort_group_(why);
   }
 }
 
-/// Until the caller's stream has come to where the call was made. Looks and sleeps: what waits in
-/// the device's own queues could not be called back by an abort.
-void Line::wait_for_caller(Job& job) {
+/// Until the device has come to `event`, as where the caller's stream was. Looks and sleeps: what
+/// waits in the device's own queues could not be called back by an abort.
+void Line::wait_for(Job& job, c10::Event& event) {
   const auto started = SteadyClock::now();
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
       throw_if_failed();
     }
-    if (!job.called || job.called->query()) return;
+    if (event.query()) return;
     const auto now = SteadyClock::now();
     if (now > job.overdue) {
       std::rethrow_exception(backend_error(
@@ -185,20 +208,37 @@ void Line::wait_for_caller(Job& job) {
   }
 }
 
-void Line::carry_whole(const std::shared_ptr<Job>& job) {
+void Line::make_twins(Job& job) {
   const auto twin_of = [&](const at::Tensor& tensor) {
-    return job->device ? pinned(tensor.sizes(), tensor.scalar_type()) : tensor;
+    return job.device ? pinned(tensor.sizes(), tensor.scalar_type()) : tensor;
   };
-  for (const at::Tensor& tensor : job->cargo.reads) {
-    job->host_reads.push_back(twin_of(tensor));
-    if (job->device) load(*job, tensor, job->host_reads.back());
-  }
-  for (const at::Tensor& tensor : job->cargo.writes) {
-    const auto same = std::find_if(job->cargo.reads.begin(), job->cargo.reads.end(),
+  const Twins& reads = job.cargo.reads;
+  job.host_reads.clear();
+  job.host_writes.clear();
+  for (const at::Tensor& tensor : reads) job.host_reads.push_back(twin_of(tensor));
+  for (const at::Tensor& tensor : job.cargo.writes) {
+    const auto same = std::find_if(reads.begin(), reads.end(),
                                    [&](const at::Tensor& one) { return one.is_same(tensor); });
-    job->host_writes.push_back(same == job->cargo.reads.end()
-                                   ? twin_of(tensor)
-                                   : job->host_reads[same - job->cargo.reads.begin()]);
+    job.host_writes.push_back(same == reads.end() ? twin_of(tensor)
+                                                  : job.host_reads[same - reads.begin()]);
+  }
+}
+
+/// The one tensor of a call in pieces, as contiguous elements on the device.
+void Line::flatten(Job& job) {
+  const bool reads = !job.cargo.reads.empty();
+  const at::Tensor whole = (reads ? job.cargo.reads : job.cargo.writes)[0].detach();
+  const c10::StreamGuard guard(lane_of(*job.device).in);
+  job.flat = is_plain(whole) ? whole
+             : reads         ? packed(whole)
+                             : at::empty(whole.sizes(), whole.options());
+  job.flat = job.flat.view({-1});
+}
+
+void Line::carry_whole(const std::shared_ptr<Job>& job) {
+  make_twins(*job);
+  for (size_t i = 0; job->device && i < job->cargo.reads.size(); ++i) {
+    load(*job, job->cargo.reads[i], job->host_reads[i]);
   }
   if (!job->trips.empty()) job->trips.back().end->synchronize();
   begin(job, 0, job->host_reads, job->host_writes);
@@ -206,16 +246,8 @@ void Line::carry_whole(const std::shared_ptr<Job>& job) {
 
 void Line::carry_pieces(const std::shared_ptr<Job>& job) {
   const bool reads = !job->cargo.reads.empty(), writes = !job->cargo.writes.empty();
-  const at::Tensor whole = (reads ? job->cargo.reads : job->cargo.writes)[0].detach();
-  {
-    const c10::StreamGuard guard(lane_of(*job->device).in);
-    job->flat = is_plain(whole) ? whole
-                : reads         ? packed(whole)
-                                : at::empty(whole.sizes(), whole.options());
-    job->flat = job->flat.view({-1});
-  }
-  const auto count = static_cast<uint32_t>(
-      std::max<int64_t>(1, (whole.numel() + job->per_piece() - 1) / job->per_piece()));
+  flatten(*job);
+  const uint32_t count = job->pieces();
   struct Ready {
     at::Tensor twin;
     SharedEvent loaded;
@@ -309,14 +341,21 @@ void Line::finish_if_over(const std::shared_ptr<Job>& job) {
     if (failed_ && !job->failure) job->failure = backend_error(job->cargo.name + ": " + why_);
     failure = job->failure;
   }
-  if (!failure) {
+  if (!failure && !job->ahead) {
     try {
       close(*job);
     } catch (const std::exception& error) {
       failure = backend_error(job->cargo.name + ": " + one_line(error));
     }
   }
-  if (failure) settle_device(*job);
+  if (failure) {
+    // Nobody need wait for a call that was queued ahead: the next one says what became of it.
+    if (job->ahead) fail_all(text_of(failure));
+    open_words(*job);
+    settle_device(*job);
+  }
+  // Whoever waits for the end of all, as an abort does, finds the work ended.
+  job->work->finish(failure, failure ? nullptr : job->done, job->source);
   std::optional<c10::Stream> stream;
   {
     const std::lock_guard lock(mutex_);
@@ -329,7 +368,7 @@ void Line::finish_if_over(const std::shared_ptr<Job>& job) {
     changed_.notify_all();
   }
   if (job->device) count_staged({.operations = 1});
-  job->work->finish(failure, failure ? nullptr : job->done, stream, job->source);
+  job->work->announce(stream);
 }
 
 }  // namespace sumcast_torch

@@ -23,7 +23,8 @@
 //
 // Host memory, events and tensors are held until the device is done with them; nothing is left to a
 // stream that could outlive an abort: while a call waits for the caller's stream nothing of it is
-// queued on the device, and copies that are queued wait for nothing but earlier copies.
+// queued on the device, and copies that are queued wait for nothing but earlier copies. Unless the
+// user wants calls to be queued ahead (staging_ahead.cc).
 #pragma once
 
 #include <c10/core/Event.h>
@@ -56,6 +57,8 @@ struct Cargo {
   Twins outputs;  ///< What result() and the future give.
   /// One tensor in all, whose elements do not depend on each other: may go in pieces, each a call.
   bool divisible = false;
+  /// Ranks make such calls in one order; may be queued on the device when it is made.
+  bool may_queue_ahead = false;
   int64_t limit_ms = 0;
   /// Begins it on the twins, in the lists' order. Runs on the line's thread; may throw.
   std::function<c10::intrusive_ptr<c10d::Work>(Twins& reads, Twins& writes)> call;
@@ -116,9 +119,11 @@ class Line : public std::enable_shared_from_this<Line> {
 
   void serve();
   void carry(const std::shared_ptr<Job>& job);
+  void make_twins(Job& job);
+  void flatten(Job& job);
   void carry_whole(const std::shared_ptr<Job>& job);
   void carry_pieces(const std::shared_ptr<Job>& job);
-  void wait_for_caller(Job& job);
+  void wait_for(Job& job, c10::Event& event);
   SharedEvent load(Job& job, const at::Tensor& from, const at::Tensor& to);
   SharedEvent store(Job& job, const at::Tensor& from, const at::Tensor& to);
   std::shared_ptr<Slot> take_slot(Job& job, bool patient);
@@ -129,6 +134,14 @@ class Line : public std::enable_shared_from_this<Line> {
   void fail(Job& job, std::exception_ptr failure);
   void close(Job& job);
   void settle_device(const Job& job);
+  // staging_ahead.cc
+  bool queue_ahead(Job& job);
+  uint32_t lay_out_ahead(Job& job);
+  void load_ahead(Job& job, uint32_t piece);
+  void store_ahead(Job& job, uint32_t piece);
+  void carry_ahead(const std::shared_ptr<Job>& job);
+  static void open_word(Job& job, uint32_t piece);
+  static void open_words(Job& job);
   void finish_if_over(const std::shared_ptr<Job>& job);
   void retire(bool patient);
   const Lane& lane_of(c10::Device device);
@@ -138,6 +151,7 @@ class Line : public std::enable_shared_from_this<Line> {
   static thread_local uint32_t piece_;
 
   const std::function<void(const std::string&)> abort_group_;
+  std::mutex ahead_mutex_;  // Calls that are queued ahead: one after the other. Before mutex_.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Job>> queue_;

@@ -128,6 +128,10 @@ std::shared_ptr<Line::Slot> Line::take_slot(Job& job, bool patient) {
 
 /// Queues the copies back, and lets the piece's memory go behind them.
 void Line::land(Job& job, uint32_t piece, const Twins& host) {
+  if (job.ahead) {
+    open_word(job, piece);
+    return;
+  }
   c10::OptionalDeviceGuard guard(job.device);
   if (job.slots.empty()) {
     for (size_t i = 0; i < host.size(); ++i) store(job, host[i], job.cargo.writes[i]);

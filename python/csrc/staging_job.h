@@ -45,6 +45,11 @@ struct Line::Job {
   at::Tensor flat;                           // Contiguous, on the device, if in pieces.
   std::vector<std::shared_ptr<Slot>> slots;  // By piece, if in pieces.
   std::vector<Trip> trips;
+  // If it was queued ahead.
+  bool ahead = false;
+  at::Tensor host_flat;  // The twin of `flat`.
+  at::Tensor words;      // int32[pieces], pinned: 1 when the network is done with it.
+  std::vector<std::shared_ptr<c10::Event>> loaded;  // By piece.
   // Guarded by the line's lock.
   std::exception_ptr failure;
   uint32_t begun = 0, over = 0;
@@ -57,6 +62,13 @@ struct Line::Job {
     return whole.narrow(0, first, std::min(per_piece(), whole.numel() - first));
   }
   int64_t per_piece() const { return kPieceBytes / flat.element_size(); }
+  uint32_t pieces() const {
+    return static_cast<uint32_t>(
+        std::max<int64_t>(1, (flat.numel() + per_piece() - 1) / per_piece()));
+  }
+  uint32_t* word(uint32_t piece) const {
+    return static_cast<uint32_t*>(words.mutable_data_ptr()) + piece;
+  }
 };
 
 }  // namespace sumcast_torch

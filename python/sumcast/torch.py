@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from sumcast import _native
 
-__all__ = ["stats", "monitored_barrier"]
+__all__ = ["stats", "monitored_barrier", "queue_ahead"]
 
 
 def stats():
@@ -21,6 +21,25 @@ def stats():
     device has done it; its seconds are the device's own (0 where it has no clock).
     """
     return _native.stats()
+
+
+def queue_ahead(on=True, *, device=None, gate=None):
+    """Whether calls on an accelerator's tensors are queued on it whole when they are made.
+
+    If so, wait() without a timeout blocks the host for nothing, as NCCL's does, and a failure after
+    it shows in the group's next call; the tensor is of no worth then, and the program has gone on
+    with it. Of this process and of calls made from now on; off to begin with. Point to point is as
+    before, and so are devices whose streams cannot wait for the host. CUDA's can.
+
+    device, gate: what makes a stream of this kind of device wait, from the maker of another device:
+    the address of a C function int(void *native_stream, const uint32_t *word), which queues that what
+    follows waits until *word, in pinned memory, is 1 or more, and returns 0, or queues nothing.
+    """
+    if (device is None) != (gate is None):
+        raise ValueError("sumcast: queue_ahead takes a device and its gate, or neither")
+    if device is not None:
+        _native.set_stream_gate(torch.device(device).type, gate)
+    _native.set_queueing_ahead(on)
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):

@@ -27,6 +27,9 @@ def count(device, direction):
     return sum(copy[0] == direction for copy in device.copies())
 
 
+MODES = pytest.mark.parametrize("kind", ["toy", "toy ahead"])
+
+
 def store():
     return dist.distributed_c10d._get_default_store()
 
@@ -35,7 +38,8 @@ def backend_of(device):
     return dist.group.WORLD._get_backend(device)
 
 
-def test_a_call_waits_for_what_the_callers_stream_still_does():
+@MODES
+def test_a_call_waits_for_what_the_callers_stream_still_does(kind):
     def body(rank, size, place):
         device = toy.load()
         tensor = torch.zeros(1000, device=place)
@@ -50,10 +54,11 @@ def test_a_call_waits_for_what_the_callers_stream_still_does():
         work.wait()
         assert tensor.unique().tolist() == [3]
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
-def test_wait_does_not_wait_for_copies_back_but_the_callers_stream_does():
+@MODES
+def test_wait_does_not_wait_for_copies_back_but_the_callers_stream_does(kind):
     def body(rank, size, place):
         device = toy.load()
         tensor = torch.ones(PIECE // 4 * 2, device=place)
@@ -70,10 +75,11 @@ def test_wait_does_not_wait_for_copies_back_but_the_callers_stream_does():
         assert after.cpu().unique().tolist() == [2]
         assert work.is_completed()
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
-def test_callbacks_of_futures_run_in_the_order_of_the_device():
+@MODES
+def test_callbacks_of_futures_run_in_the_order_of_the_device(kind):
     def body(rank, size, place):
         device = toy.load()
         tensor = torch.ones(1000, device=place)
@@ -87,10 +93,11 @@ def test_callbacks_of_futures_run_in_the_order_of_the_device():
         device.hold_copies_out(-1)
         assert after.cpu().unique().tolist() == [2]
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
-def test_copies_in_the_network_and_copies_back_overlap():
+@MODES
+def test_copies_in_the_network_and_copies_back_overlap(kind):
     pieces = 5
 
     def body(rank, size, place):
@@ -121,7 +128,7 @@ def test_copies_in_the_network_and_copies_back_overlap():
                    for direction in ("in", "out")}
         assert streams["in"].isdisjoint(streams["out"]) and 0 not in streams["out"]
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
 def test_pinned_memory_has_a_bound():
@@ -145,8 +152,10 @@ def test_pinned_memory_has_a_bound():
     run_on("toy", 2, body)
 
 
-@pytest.mark.parametrize("when", ["the stream is held", "others have not come"])
-def test_abort_is_a_fence(when):
+@pytest.mark.parametrize("kind, when", [("toy", "the stream is held"),
+                                        ("toy", "others have not come"),
+                                        ("toy ahead", "others have not come")])
+def test_abort_is_a_fence(kind, when):
     def body(rank, size, place):
         device = toy.load()
         tensor = torch.ones(PIECE // 4 * 3, device=place)
@@ -171,7 +180,7 @@ def test_abort_is_a_fence(when):
         assert "aborted" in error_of(lambda: dist.all_reduce(tensor))
         store().set("aborted", "")
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
 def test_an_error_of_the_device_reaches_every_rank():
@@ -196,6 +205,50 @@ def test_an_error_of_the_device_reaches_every_rank():
         assert "DistBackendError" in error_of(future.wait)
 
     run_on("toy", 2, body)
+
+
+def test_wait_waits_for_nothing_if_calls_are_queued_ahead():
+    def body(rank, size, place):
+        device = toy.load()
+        tensors = [torch.ones(PIECE // 4 * 2 + 1, device=place) for _ in range(3)]
+        after = torch.zeros(PIECE // 4 * 2 + 1, device=place)
+        device.synchronize()
+        device.forget_copies()
+        if rank == 1:
+            store().wait(["has waited"])
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+        dist.broadcast(tensors[2], 1)
+        tensors[2].fill_(7)  # Behind what reads and writes it.
+        after.copy_(tensors[1])
+        if rank == 0:  # Rank 1 has not called.
+            assert count(device, "out") == 0 and count(device, "within") == 0
+            store().set("has waited", "")
+        assert after.cpu().unique().tolist() == [2]
+        assert tensors[2].cpu().unique().tolist() == [7]
+
+    run_on("toy ahead", 2, body)
+
+
+def test_a_failure_behind_wait_shows_in_the_next_call_and_stops_no_stream():
+    def body(rank, size, place):
+        device = toy.load()
+        tensor = torch.ones(PIECE // 4 * 3, device=place)
+        if rank == 1:
+            store().wait(["gone on"], datetime.timedelta(seconds=SOON))
+            return
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        tensor.cpu()  # The stream has come through.
+        until(lambda: work.exception() is not None)
+        assert "timeout" in error_of(work.get_future().wait)
+        assert "all_reduce" in error_of(lambda: dist.all_reduce(tensor))
+        device.forget_copies()
+        device.synchronize()
+        assert device.copies() == []
+        store().set("gone on", "")
+
+    run_on("toy ahead", 2, body, timeout=3)
 
 
 def test_a_device_that_does_not_come_to_a_call_is_a_timeout():
@@ -224,7 +277,8 @@ def test_waiting_with_a_timeout_gives_up():
     run_on("toy", 2, body)
 
 
-def test_tensors_that_nobody_holds_stay_until_the_device_is_done():
+@MODES
+def test_tensors_that_nobody_holds_stay_until_the_device_is_done(kind):
     def body(rank, size, place):
         device = toy.load()
         device.hold_copies_out(0)
@@ -236,10 +290,11 @@ def test_tensors_that_nobody_holds_stay_until_the_device_is_done():
         dist.destroy_process_group()
         assert device.faults() == 0 and count(device, "out") == 2 + size
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
-def test_a_cpu_call_behind_a_held_device_call_keeps_its_place():
+@MODES
+def test_a_cpu_call_behind_a_held_device_call_keeps_its_place(kind):
     def body(rank, size, place):
         device = toy.load()
         first = torch.ones(10, device=place)
@@ -254,10 +309,11 @@ def test_a_cpu_call_behind_a_held_device_call_keeps_its_place():
             work.wait()
         assert first.tolist() == [2] * 10 and second.tolist() == [2] * 20
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
-def test_a_receive_may_stay_open_while_others_end():
+@MODES
+def test_a_receive_may_stay_open_while_others_end(kind):
     def body(rank, size, place):
         mine = torch.full((5,), float(rank), device=place)
         other = 1 - rank
@@ -277,7 +333,7 @@ def test_a_receive_may_stay_open_while_others_end():
         open_one.wait()
         assert late.unique().tolist() == [other]
 
-    run_on("toy", 2, body)
+    run_on(kind, 2, body)
 
 
 def test_a_program_may_end_in_the_middle():

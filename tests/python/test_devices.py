@@ -1,6 +1,7 @@
 """Tensors of an accelerator: every call, on the test device (toy_device/) and, where there is one, on
 CUDA. What can only be seen from inside the device is in test_device_order.py."""
 
+import datetime
 import functools
 
 import pytest
@@ -14,11 +15,9 @@ from ranks import error_of, run
 from test_collectives import oracle, pairs, same, values
 
 PIECE = 4 << 20  # Bytes; python/csrc/staging.cc.
-KINDS = pytest.mark.parametrize("kind", [
-    "toy",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(),
-                                                  reason="no CUDA device")),
-])
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+KINDS = pytest.mark.parametrize("kind", [  # "ahead": sumcast.torch.queue_ahead().
+    "toy", "toy ahead", pytest.param("cuda", marks=CUDA), pytest.param("cuda ahead", marks=CUDA)])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,7 +29,7 @@ def run_on(kind, size, body, **options):
     """body(rank, size, device) on every rank; no copy may have met memory that was gone."""
     def with_device(rank, size):
         result = body(rank, size, toy.device_of(kind, rank))
-        if kind == "toy":
+        if kind.startswith("toy"):
             assert toy.load().faults() == 0
         return result
 
@@ -42,7 +41,7 @@ def test_memory_of_a_device_is_not_what_the_host_sees(kind):
     def body(rank, size, device):
         tensor = torch.arange(1, 5, dtype=torch.uint8, device=device)
         assert tensor.cpu().tolist() == [1, 2, 3, 4]
-        if kind == "toy":
+        if kind.startswith("toy"):
             assert toy.load().raw_byte(tensor) == 1 ^ 0x5A
 
     run_on(kind, 1, body)
@@ -294,13 +293,15 @@ def test_bad_calls_raise_where_they_are_made(kind):
 def test_a_rank_that_does_not_come_ends_the_call_in_time(kind):
     def body(rank, size, device):
         tensor = torch.ones(10, device=device)
+        store = dist.distributed_c10d._get_default_store()
         if rank == 0:
             work = dist.all_reduce(tensor, async_op=True)
-            text = error_of(work.wait)
+            text = error_of(work.get_future().wait if "ahead" in kind else work.wait)
             assert "timeout" in text and "all_reduce" in text, text
             assert "all_reduce" in error_of(lambda: dist.all_reduce(tensor))
+            store.set("over", "")
         else:
-            assert error_of(lambda: dist.recv(tensor, 0))
+            store.wait(["over"], datetime.timedelta(seconds=30))
 
     run_on(kind, 2, body, timeout=2)
 
@@ -325,9 +326,9 @@ def test_ddp_trains_to_the_weights_of_the_cpu(kind, backend):
             return [parameter.detach().cpu() for parameter in model.parameters()]
 
         for here, there in zip(train(device), train("cpu")):
-            assert torch.equal(here, there) if kind == "toy" else torch.allclose(here, there)
+            assert torch.equal(here, there) if device.type == "toy" else torch.allclose(here, there)
 
-    name = "sumcast" if backend == "sumcast" else f"cpu:sumcast,{kind}:sumcast"
+    name = "sumcast" if backend == "sumcast" else f"cpu:sumcast,{kind.split()[0]}:sumcast"
     run_on(kind, 2, body, backend=name)
 
 
@@ -339,7 +340,7 @@ def test_groups_and_meshes(kind):
         if rank < 2:
             dist.all_reduce(tensor, group=half)
             assert tensor.tolist() == [1, 1, 1]
-        mesh = dist.init_device_mesh(kind, (2, 2), mesh_dim_names=("a", "b"))
+        mesh = dist.init_device_mesh(device.type, (2, 2), mesh_dim_names=("a", "b"))
         tensor = torch.full((3,), float(rank), device=device)
         dist.all_reduce(tensor, group=mesh.get_group("a"))
         assert tensor.tolist() == [2 * (rank % 2) + 2] * 3

@@ -16,6 +16,8 @@ os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 import torch
 
+import sumcast.torch
+
 HERE = pathlib.Path(__file__).resolve().parent / "toy_device"
 BUILD = HERE.parents[2] / "build" / "toy_device"
 NAME = "sumcast_toy_device"
@@ -41,11 +43,14 @@ def load():
 
 
 def device_of(kind, rank):
-    """Where this rank's tensors are, current from now on."""
-    if kind == "toy":
-        load()
+    """Where this rank's tensors are, current from now on. kind: "toy", "cuda ahead", ..."""
+    ahead = kind.endswith(" ahead")
+    if kind.startswith("toy"):
+        gate = load().gate()
+        sumcast.torch.queue_ahead(ahead, device="toy", gate=gate)
         return torch.device("toy", 0)
-    device = torch.device(kind, rank % torch.cuda.device_count())
+    sumcast.torch.queue_ahead(ahead)
+    device = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
 

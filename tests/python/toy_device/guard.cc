@@ -75,6 +75,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current_streams[stream.device_index()] = stream.id();
     return before;
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return native_handle(stream);
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
@@ -194,6 +197,18 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 }();
 
 }  // namespace
+
+void* native_handle(const c10::Stream& stream) {
+  return reinterpret_cast<void*>((static_cast<uintptr_t>(stream.device_index()) << 32) +
+                                 static_cast<uintptr_t>(stream.id()) + 1);
+}
+
+c10::Stream stream_of(void* native) {
+  const uintptr_t number = reinterpret_cast<uintptr_t>(native) - 1;
+  return c10::Stream(c10::Stream::UNSAFE,
+                     c10::Device(kType, static_cast<c10::DeviceIndex>(number >> 32)),
+                     static_cast<int64_t>(number & 0xFFFFFFFF));
+}
 
 c10::Stream current_stream(c10::DeviceIndex device) {
   if (device < 0) device = current_device;

@@ -202,6 +202,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       "hold", [](int device) { return toy::hold_stream(toy::current_stream(device)); },
       pybind11::arg("device") = -1);
   module.def("let_go", &toy::let_go);
+  module.def("gate", [] { return reinterpret_cast<uintptr_t>(&toy::wait_for_word); });
   module.def("hold_copies_in", [](int64_t after) { toy::hold_copies(toy::Direction::kIn, after); });
   module.def("hold_copies_out",
              [](int64_t after) { toy::hold_copies(toy::Direction::kOut, after); });

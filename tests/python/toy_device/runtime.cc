@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -151,6 +152,22 @@ int64_t hold_stream(const c10::Stream& stream) {
     world().changed.wait(lock, [hold] { return world().holds.count(hold) == 0; });
   });
   return hold;
+}
+
+int wait_for_word(void* native_stream, const uint32_t* word) {
+  if (!is_pinned(word)) return 1;
+  queue(stream_of(native_stream), [word] {
+    for (;;) {
+      if (!is_pinned(word)) {
+        const std::lock_guard lock(world().mutex);
+        ++world().faults;
+        return;
+      }
+      if (__atomic_load_n(word, __ATOMIC_ACQUIRE) != 0) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  return 0;
 }
 
 void let_go(int64_t hold) {

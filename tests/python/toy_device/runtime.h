@@ -34,6 +34,12 @@ void queue(const c10::Stream& stream, std::function<void()> task);
 /// Until all that was queued on it has run.
 void synchronize(const c10::Stream& stream);
 c10::Stream current_stream(c10::DeviceIndex device);
+/// A stream as the device itself knows it, and back.
+void* native_handle(const c10::Stream& stream);
+c10::Stream stream_of(void* native);
+/// Queues that what follows waits until *word, in pinned memory, is not 0. Returns 0, as an
+/// operation of a driver does.
+int wait_for_word(void* native_stream, const uint32_t* word);
 
 void* allocate(size_t bytes);  ///< Device memory.
 void* allocate_pinned(size_t bytes);
