@@ -30,9 +30,10 @@ class StagedWork final : public c10d::Work {
   /// The device will come to `done` by itself: wait() need not wait for the host's part. Once,
   /// before anybody has this work.
   void promise(std::shared_ptr<c10::Event> done);
-  /// Once. @param done  behind the last copy back on `stream`; nullptr: there is none.
-  void finish(std::exception_ptr failure, std::shared_ptr<c10::Event> done,
-              std::optional<c10::Stream> stream, int source);
+  /// Once. @param done  behind the last copy back; nullptr: there is none.
+  void finish(std::exception_ptr failure, std::shared_ptr<c10::Event> done, int source);
+  /// Behind finish(): completes the future, whose callbacks run. @param stream  of the copies back.
+  void announce(std::optional<c10::Stream> stream);
 
   bool isCompleted() override;
   bool isSuccess() const override;

@@ -83,7 +83,7 @@ c10::intrusive_ptr<c10d::Work> Line::submit(Cargo cargo) {
   if (stopping_) {
     lock.unlock();
     open_words(*job);  // No stream waits for a call that is refused.
-    settle_device(*job);
+    settle(*job);
     TORCH_CHECK(false, "sumcast: ", job->cargo.name, ": the group was shut down");
   }
   ++waiting_;
@@ -113,14 +113,16 @@ void Line::fail_all(const std::string& why) {
 
 void Line::stop() {
   std::thread thread;
+  bool hangs = false;  // In a device that has not let go of a call; no more is asked of it.
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     thread.swap(thread_);
+    hangs = open_ > 0;
     changed_.notify_all();
   }
   if (!thread.joinable()) return;
-  if (here_) {
+  if (here_ || hangs) {
     thread.detach();
   } else {
     thread.join();
@@ -228,7 +230,7 @@ void Line::make_twins(Job& job) {
 void Line::flatten(Job& job) {
   const bool reads = !job.cargo.reads.empty();
   const at::Tensor whole = (reads ? job.cargo.reads : job.cargo.writes)[0].detach();
-  const c10::StreamGuard guard(lane_of(*job.device).in);
+  const c10::StreamGuard guard(lane_of(job).in);
   job.flat = is_plain(whole) ? whole
              : reads         ? packed(whole)
                              : at::empty(whole.sizes(), whole.options());
@@ -352,7 +354,7 @@ void Line::finish_if_over(const std::shared_ptr<Job>& job) {
     // Nobody need wait for a call that was queued ahead: the next one says what became of it.
     if (job->ahead) fail_all(text_of(failure));
     open_words(*job);
-    settle_device(*job);
+    settle(*job);
   }
   // Whoever waits for the end of all, as an abort does, finds the work ended.
   job->work->finish(failure, failure ? nullptr : job->done, job->source);
@@ -362,7 +364,7 @@ void Line::finish_if_over(const std::shared_ptr<Job>& job) {
     for (auto& slot : job->slots) {
       if (slot) free_.push_back(std::move(slot));
     }
-    if (job->done) stream = lanes_.at(job->device->index()).out;
+    if (job->done) stream = lanes_.at({job->device->index(), job->ahead}).out;
     --open_;
     leaving_.push_back(job);
     changed_.notify_all();

@@ -133,7 +133,7 @@ class Line : public std::enable_shared_from_this<Line> {
   void land(Job& job, uint32_t piece, const Twins& host);
   void fail(Job& job, std::exception_ptr failure);
   void close(Job& job);
-  void settle_device(const Job& job);
+  void settle(Job& job);
   // staging_ahead.cc
   bool queue_ahead(Job& job);
   uint32_t lay_out_ahead(Job& job);
@@ -144,7 +144,7 @@ class Line : public std::enable_shared_from_this<Line> {
   static void open_words(Job& job);
   void finish_if_over(const std::shared_ptr<Job>& job);
   void retire(bool patient);
-  const Lane& lane_of(c10::Device device);
+  const Lane& lane_of(const Job& job);
   void throw_if_failed() const;
 
   static thread_local bool here_;
@@ -157,7 +157,8 @@ class Line : public std::enable_shared_from_this<Line> {
   std::deque<std::shared_ptr<Job>> queue_;
   std::deque<std::shared_ptr<Job>> leaving_;  // Over; the device may still copy.
   std::vector<std::shared_ptr<Slot>> free_;
-  std::map<c10::DeviceIndex, Lane> lanes_;  // A group's devices are of one type.
+  /// By device, all of one type, and whether for calls that are queued ahead.
+  std::map<std::pair<c10::DeviceIndex, bool>, Lane> lanes_;
   std::atomic<uint64_t> waiting_{0};
   uint64_t open_ = 0;  // Not over.
   uint32_t slots_ = 0;

@@ -22,6 +22,27 @@
 #include "work.h"
 
 namespace sumcast_torch {
+namespace {
+
+/// nullptr: the device does not say.
+void* native_handle(const c10::Stream& stream) {
+  try {
+    return c10::impl::VirtualGuardImpl(stream.device_type()).getStreamNativeHandle(stream);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+/// nullptr: the device has failed, and does nothing more.
+std::shared_ptr<c10::Event> behind_all(const c10::Stream& stream) {
+  try {
+    return event_behind(stream);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 /// On the caller's thread. @return false: this device cannot, and the line performs the call.
 bool Line::queue_ahead(Job& job) {
@@ -31,15 +52,23 @@ bool Line::queue_ahead(Job& job) {
   const at::NoGradGuard no_grad;
   const c10::DeviceGuard guard(*job.device);
   const std::lock_guard in_turn(ahead_mutex_);
-  const Lane& lane = lane_of(*job.device);
-  void* const out = c10::impl::VirtualGuardImpl(job.device->type()).getStreamNativeHandle(lane.out);
+  job.ahead = true;
+  const Lane& lane = lane_of(job);
+  void* const out = native_handle(lane.out);
+  if (out == nullptr) {
+    job.ahead = false;
+    return false;
+  }
   job.called->block(lane.in);
   const uint32_t pieces = lay_out_ahead(job);
   const bool writes = !job.cargo.writes.empty();
   // One word more, which is there already: can this device do it?
   job.words = pinned({pieces + 1}, at::kInt).zero_();
   open_word(job, pieces);
-  if (writes && gate(out, job.word(pieces)) != 0) return false;
+  if (writes && gate(out, job.word(pieces)) != 0) {
+    job.ahead = false;
+    return false;
+  }
   job.called->block(lane.out);
   try {
     for (uint32_t piece = 0; piece < pieces; ++piece) load_ahead(job, piece);
@@ -52,10 +81,10 @@ bool Line::queue_ahead(Job& job) {
     if (!writes) job.done = event_behind(lane.in);
   } catch (const std::exception& error) {
     open_words(job);
-    settle_device(job);
+    job.done = behind_all(lane.out);
+    settle(job);
     std::rethrow_exception(backend_error(job.cargo.name + ": " + one_line(error)));
   }
-  job.ahead = true;
   return true;
 }
 

@@ -48,22 +48,24 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-const Line::Lane& Line::lane_of(c10::Device device) {
+/// Streams for calls that are queued ahead are others: nothing that waits for the host shares a
+/// stream with what does not.
+const Line::Lane& Line::lane_of(const Job& job) {
   const std::lock_guard lock(mutex_);
-  const auto found = lanes_.find(device.index());
+  const std::pair key(job.device->index(), job.ahead);
+  const auto found = lanes_.find(key);
   if (found != lanes_.end()) return found->second;
-  const c10::impl::VirtualGuardImpl impl(device.type());
-  return lanes_
-      .emplace(device.index(),
-               Lane{impl.getStreamFromGlobalPool(device), impl.getStreamFromGlobalPool(device)})
-      .first->second;
+  const c10::impl::VirtualGuardImpl impl(job.device->type());
+  const Lane made{impl.getStreamFromGlobalPool(*job.device),
+                  impl.getStreamFromGlobalPool(*job.device)};
+  return lanes_.emplace(key, made).first->second;
 }
 
 /// Queues a copy to the host.
 /// @param to  contiguous, pinned, of as many elements.
 Line::SharedEvent Line::load(Job& job, const at::Tensor& from, const at::Tensor& to) {
   if (from.numel() == 0) return nullptr;
-  const Lane& lane = lane_of(*job.device);
+  const Lane& lane = lane_of(job);
   const c10::StreamGuard guard(lane.in);
   const at::Tensor values = packed(from.detach());
   Trip trip{event_behind(lane.in), nullptr, bytes_of(values), true};
@@ -77,7 +79,7 @@ Line::SharedEvent Line::load(Job& job, const at::Tensor& from, const at::Tensor&
 /// Queues a copy back to the device.
 Line::SharedEvent Line::store(Job& job, const at::Tensor& from, const at::Tensor& to) {
   if (to.numel() == 0) return nullptr;
-  const Lane& lane = lane_of(*job.device);
+  const Lane& lane = lane_of(job);
   const c10::StreamGuard guard(lane.out);
   at::Tensor target = to.detach();
   const at::Tensor values = from.view(target.sizes());
@@ -122,7 +124,7 @@ std::shared_ptr<Line::Slot> Line::take_slot(Job& job, bool patient) {
       throw;
     }
   }
-  if (slot->free) slot->free->block(lane_of(*job.device).in);
+  if (slot->free) slot->free->block(lane_of(job).in);
   return slot;
 }
 
@@ -149,7 +151,7 @@ void Line::land(Job& job, uint32_t piece, const Twins& host) {
 void Line::close(Job& job) {
   if (!job.device || job.cargo.writes.empty()) return;
   const c10::OptionalDeviceGuard guard(job.device);
-  const Lane& lane = lane_of(*job.device);
+  const Lane& lane = lane_of(job);
   const c10::StreamGuard stream(lane.out);
   if (job.flat.defined()) {
     const at::Tensor target = job.cargo.writes[0].detach();
@@ -158,20 +160,17 @@ void Line::close(Job& job) {
   job.done = event_behind(lane.out);
 }
 
-/// What was queued on the device is waited for: whoever gets the error has the tensors to himself.
-void Line::settle_device(const Job& job) {
-  if (!job.device) return;
-  std::optional<Lane> lane;
+/// What was queued of it on the device is waited for: whoever gets the error has the tensors to
+/// himself. Of this call only, which waits for no later one.
+void Line::settle(Job& job) {
+  std::vector<Trip> trips;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = lanes_.find(job.device->index());
-    if (found != lanes_.end()) lane = found->second;
+    trips = job.trips;
   }
-  if (!lane) return;
-  const c10::impl::VirtualGuardImpl impl(job.device->type());
   try {
-    impl.synchronizeStream(lane->in);
-    impl.synchronizeStream(lane->out);
+    for (const Trip& trip : trips) trip.end->synchronize();
+    if (job.done) job.done->synchronize();
   } catch (const std::exception&) {
     return;  // A device that fails here copies no more; the job has its error already.
   }

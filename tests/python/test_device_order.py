@@ -2,6 +2,7 @@
 streams and copies can be held. No clock decides anything here."""
 
 import datetime
+import threading
 import time
 
 import pytest
@@ -154,6 +155,7 @@ def test_pinned_memory_has_a_bound():
 
 @pytest.mark.parametrize("kind, when", [("toy", "the stream is held"),
                                         ("toy", "others have not come"),
+                                        ("toy ahead", "the stream is held"),
                                         ("toy ahead", "others have not come")])
 def test_abort_is_a_fence(kind, when):
     def body(rank, size, place):
@@ -167,7 +169,12 @@ def test_abort_is_a_fence(kind, when):
         works = [dist.all_reduce(tensor, async_op=True) for _ in range(2)]
         if held is None:
             until(lambda: count(device, "in") >= 2)
-        backend_of(place).abort()
+        abort = threading.Thread(target=backend_of(place).abort)
+        abort.start()
+        if held is not None and "ahead" in kind:
+            device.let_go(held)  # What was queued ahead has to come through.
+        abort.join(SOON / 2)
+        assert not abort.is_alive()
         device.forget_copies()
         if held is not None:
             device.let_go(held)
