@@ -9,7 +9,7 @@
  *   sumcast_table* table;
  *   sumcast_table_open(&options, &table_options, &table);
  *   sumcast_table_pull(table, keys, count, rows);
- *   sumcast_table_push(table, gradients, NULL, 0, NULL);
+ *   sumcast_table_push(table, gradients, count, NULL, 0, NULL);
  *
  * Calls of one table take turns, whatever thread they come from; all ranks make the same calls in
  * the same order. sumcast_table_abort may be called beside them. */
@@ -52,9 +52,9 @@ void sumcast_table_free(sumcast_table* table);
 
 /* rows: f32[count][width], the caller's. Keys are distinct. */
 int sumcast_table_pull(sumcast_table* table, const uint64_t* keys, size_t count, float* rows);
-/* gradients: f32[current keys][width], of the keys pulled last; `next` may be none. */
-int sumcast_table_push(sumcast_table* table, const float* gradients, const uint64_t* next,
-                       size_t next_count, float* next_rows);
+/* gradients: f32[count][width], of the `count` keys that are current; `next` may be none. */
+int sumcast_table_push(sumcast_table* table, const float* gradients, size_t count,
+                       const uint64_t* next, size_t next_count, float* next_rows);
 int sumcast_table_peek(sumcast_table* table, const uint64_t* keys, size_t count, float* rows);
 int sumcast_table_set_hot(sumcast_table* table, const uint64_t* keys, size_t count);
 /* `state`: what rank 0 wants back with the rows, any bytes. */

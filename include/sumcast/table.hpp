@@ -95,7 +95,7 @@ class Table {
   ///
   /// @param gradients  f32[current keys][width], in the order of the keys.
   /// @param next       as keys of pull().  @param rows  f32[next][width]; null if next is empty.
-  Result<void> push(const float* gradients, std::span<const uint64_t> next = {},
+  Result<void> push(std::span<const float> gradients, std::span<const uint64_t> next = {},
                     float* rows = nullptr);
   /// Reads rows and makes none: a key that was never pulled reads as its new row. The current keys
   /// stay what they are.

@@ -137,10 +137,11 @@ int sumcast_table_pull(sumcast_table* table, const uint64_t* keys, size_t count,
   return with_keys(table, keys, count,
                    [&](sumcast::Table& of, auto all) { return of.pull(all, rows); });
 }
-int sumcast_table_push(sumcast_table* table, const float* gradients, const uint64_t* next,
-                       size_t next_count, float* next_rows) {
-  return with_keys(table, next, next_count, [&](sumcast::Table& of, auto all) {
-    return of.push(gradients, all, next_rows);
+int sumcast_table_push(sumcast_table* table, const float* gradients, size_t count,
+                       const uint64_t* next, size_t next_count, float* next_rows) {
+  return with_keys(table, next, next_count, [&](sumcast::Table& of, auto all) -> Result<void> {
+    if (gradients == nullptr && count != 0) return require(nullptr, "gradients");
+    return of.push({gradients, count * of.width()}, all, next_rows);
   });
 }
 int sumcast_table_peek(sumcast_table* table, const uint64_t* keys, size_t count, float* rows) {

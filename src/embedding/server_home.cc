@@ -21,10 +21,24 @@ ServerHome::ServerHome(sumcast::Options member, const sparse::Options& rows,
           runtime::log_info(runtime::Subsystem::kControl, "a table's server ended: {}",
                             lived.error().what);
         }
-        const std::lock_guard lock(mutex_);
-        has_ended_ = true;
-        ended_.notify_all();
+        leave();
       }) {}
+
+/// Beside this process's worker, for a context that leaves waits for the others.
+void ServerHome::leave() {
+  std::unique_ptr<sparse::Seat> seat;
+  std::unique_ptr<sparse::Server> server;
+  {
+    const std::lock_guard lock(mutex_);
+    seat.swap(seat_);
+    server.swap(server_);
+  }
+  server.reset();
+  seat.reset();
+  const std::lock_guard lock(mutex_);
+  has_ended_ = true;
+  ended_.notify_all();
+}
 
 Result<void> ServerHome::live(sumcast::Options member, const sparse::Options& rows,
                               const std::shared_future<std::string>& coordinator) {

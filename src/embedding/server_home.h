@@ -47,10 +47,12 @@ class ServerHome {
   Result<void> live(sumcast::Options member, const sparse::Options& rows,
                     const std::shared_future<std::string>& coordinator);
 
+  void leave();
+
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  std::unique_ptr<sparse::Seat> seat_;      // Stays where it is once it is there.
-  std::unique_ptr<sparse::Server> server_;  // Likewise.
+  std::unique_ptr<sparse::Seat> seat_;  // Where they are, from joining to leaving.
+  std::unique_ptr<sparse::Server> server_;
   std::optional<std::string> aborted_;
   bool has_ended_ = false;
   std::thread thread_;  // Last: it uses all of the above.

@@ -187,7 +187,11 @@ Result<void> Table::Impl::push(const float* gradients, std::span<const uint64_t>
 Table::Table(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Table::~Table() {
-  impl_->worker.reset();  // Says that it leaves, before the server waits for it.
+  // The worker says that it leaves, and waits for others to do so too; then its server does.
+  impl_->follower.reset();
+  impl_->group.reset();
+  impl_->worker.reset();
+  impl_->seat.reset();
 }
 
 Result<std::unique_ptr<Table>> Table::open(const Options& job, const TableOptions& options) {
@@ -208,14 +212,16 @@ Result<void> Table::pull(std::span<const uint64_t> keys, float* rows) {
   return {};
 }
 
-Result<void> Table::push(const float* gradients, std::span<const uint64_t> next, float* rows) {
+Result<void> Table::push(std::span<const float> gradients, std::span<const uint64_t> next,
+                         float* rows) {
   const Impl::Turn turn(*impl_);
   if (auto fine = check_keys(next, rows); !fine) return fine;
-  if (gradients == nullptr && !impl_->current.empty()) {
+  if (gradients.size() != impl_->current.size() * width()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("table: no gradients of {} current keys", impl_->current.size()));
+                fmt::format("table: {} lanes of gradients, and {} current keys with {} lanes each",
+                            gradients.size(), impl_->current.size(), width()));
   }
-  if (auto pushed = impl_->push(gradients, next); !pushed) return pushed;
+  if (auto pushed = impl_->push(gradients.data(), next); !pushed) return pushed;
   impl_->current.assign(next.begin(), next.end());
   impl_->copy_rows(rows);
   return {};
