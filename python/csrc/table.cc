@@ -1,5 +1,7 @@
 #include "table.h"
 
+#include "bags.h"
+
 #include <torch/csrc/utils/pybind.h>
 #include <torch/types.h>
 #include <unistd.h>
@@ -315,6 +317,7 @@ void define_tables(py::module_& module) {
              py::arg("coordinator"), py::arg("key_file"), py::arg("key"), py::arg("insecure"),
              py::arg("on_listening"), py::arg("rank"), py::arg("ranks"), py::arg("timeout_ms"),
              py::arg("settings"));
+  module.def("bag_gradients", &bag_gradients);
   module.def("read_table", &read_table, py::arg("directory"));
 }
 

@@ -7,7 +7,8 @@
     table.step()                         # the rows that this step's batches of all ranks touched
 
 Rows are no parameters: no rank has all of them. A forward brings this batch's distinct rows, as a
-leaf of autograd; torch's own embedding_bag computes on them, so values and gradients are torch's.
+leaf of autograd; torch's own embedding_bag computes on them, and a key's gradient is the sum over
+its samples in the order of the batch.
 step() gives the leaf's gradient, one row per key, to whoever holds the key; all ranks' gradients of
 a key are added in rank order, and its row moves once.
 
@@ -22,9 +23,8 @@ import os
 import warnings
 
 import torch
-import torch.nn.functional as functional
 
-from sumcast import _native, _tables
+from sumcast import _bags, _native, _tables
 
 __all__ = ["EmbeddingBag", "read_table"]
 
@@ -87,6 +87,8 @@ class EmbeddingBag(torch.nn.Module):
             raise ValueError(f"sumcast: mode {mode!r}; there are sum, mean and max")
         if wire not in _WIRES:
             raise ValueError(f"sumcast: wire {wire!r}; there are {', '.join(_WIRES)}")
+        if dim < 1:
+            raise ValueError(f"sumcast: dim={dim}; a row has 1 float or more")
         hot_max, hot_keys = _hot_keys(hot)
         self.dim, self.mode, self.optimizer = int(dim), mode, optimizer
         self.padding_idx = None if padding_idx is None else _signed(padding_idx)
@@ -130,11 +132,10 @@ class EmbeddingBag(torch.nn.Module):
         else:
             self._table.peek(keys, leaf)
         leaf = leaf.to(input.device).requires_grad_(learns)
-        bags = functional.embedding_bag(
+        bags = _bags.embedding_bag(
             places.to(input.device).view(input.shape), leaf,
-            None if offsets is None else offsets.to(torch.int64), mode=self.mode,
-            per_sample_weights=per_sample_weights, include_last_offset=self.include_last_offset,
-            padding_idx=len(keys) if padding else None)
+            None if offsets is None else offsets.to(torch.int64), self.mode, per_sample_weights,
+            self.include_last_offset, len(keys) if padding else None)
         if learns:
             self._lookups.append(_Lookup(keys, leaf))
         return bags
