@@ -78,8 +78,8 @@ def _agree(store, rank, size, settings, timeout_ms):
 
 
 def _difference(mine, theirs, rank):
-    for key in sorted(set(mine) | set(theirs)):
-        if mine.get(key) != theirs.get(key) and key != "checkpoint_directory":
+    for key in mine:  # In their order: what others follow from comes first.
+        if mine[key] != theirs.get(key) and key != "checkpoint_directory":
             return (f"ranks ask for different tables: {key} is {mine.get(key)!r} on rank 0 and "
                     f"{theirs.get(key)!r} on rank {rank}")
     return ""

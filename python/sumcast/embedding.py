@@ -94,7 +94,7 @@ class EmbeddingBag(torch.nn.Module):
         self.padding_idx = None if padding_idx is None else _signed(padding_idx)
         self.include_last_offset = include_last_offset
         self._settings = {
-            "optimizer": optimizer, "width": self.dim, "rate": lr, "momentum": momentum,
+            "width": self.dim, "optimizer": optimizer, "rate": lr, "momentum": momentum,
             "beta1": betas[0], "beta2": betas[1],
             "epsilon": (1e-10 if "adagrad" in optimizer else 1e-8) if eps is None else eps,
             "beta": ftrl_beta, "l1": l1, "l2": l2, "initial": initial_accumulator,
@@ -114,7 +114,6 @@ class EmbeddingBag(torch.nn.Module):
         if hot_keys is not None:
             self.set_hot(hot_keys)
 
-    @torch.compiler.disable
     def forward(self, input, offsets=None, per_sample_weights=None):
         """As torch.nn.EmbeddingBag, with keys for indices: int64, int32 or uint64, of any value.
 
