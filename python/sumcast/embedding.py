@@ -108,6 +108,7 @@ class EmbeddingBag(torch.nn.Module):
         self._lookups = []  # Since the last step().
         self._current = _no_keys()  # Their keys, or those of the prefetch: ascending.
         self._fetched = None  # Rows of the current keys, if they were prefetched.
+        self._announced = None  # (int64[n], its _distinct()): what was announced last.
         restored = self._table.restored()
         self.restored = None if restored is None else _decode(restored)
         self._was_resumed = restored is not None
@@ -122,7 +123,7 @@ class EmbeddingBag(torch.nn.Module):
         that nobody has trained gives its new row.
         """
         flat = self._check(input, offsets, per_sample_weights)
-        keys, places, padding = _distinct(flat, self.padding_idx)
+        keys, places, padding = self._announced_as(flat) or _distinct(flat, self.padding_idx)
         learns = self.training and torch.is_grad_enabled()
         # One row more where something must stand that is no key's: padding, or no keys at all.
         leaf = torch.zeros(len(keys) + (padding or len(keys) == 0), self.dim)
@@ -152,27 +153,28 @@ class EmbeddingBag(torch.nn.Module):
         factor = self._factor * scale
         if factor != 1.0:
             gradients.mul_(factor)
-        keys = _no_keys() if next_input is None else self._distinct_of(next_input)
+        keys, announced = (_no_keys(), None) if next_input is None else self._distinct_of(next_input)
         rows = torch.empty(len(keys), self.dim)
         self._table.push(gradients, keys, rows)
         self._lookups = []
         self._current, self._fetched = keys, None if next_input is None else rows
+        self._announced = announced
 
     def prefetch(self, *inputs):
         """Announces the keys of all forwards until the next step(): they come in one round."""
         if self._lookups:
             raise RuntimeError("sumcast: prefetch() comes before the forwards of a step")
-        keys = self._distinct_of(inputs)
+        keys, announced = self._distinct_of(inputs)
         rows = torch.empty(len(keys), self.dim)
         self._table.pull(keys, rows)
-        self._current, self._fetched = keys, rows
+        self._current, self._fetched, self._announced = keys, rows, announced
 
     def discard(self):
         """Forgets what was looked up since the last step: a step that all ranks skip. No row
         moves."""
         self._lookups = []
         self._table.pull(_no_keys(), torch.empty(0, self.dim))
-        self._current, self._fetched = _no_keys(), None
+        self._current, self._fetched, self._announced = _no_keys(), None, None
 
     def attach(self, optimizer):
         """Has every optimizer.step() end with this table's step(). Returns a handle to undo it."""
@@ -254,17 +256,25 @@ class EmbeddingBag(torch.nn.Module):
         return _as_keys(input)
 
     def _distinct_of(self, inputs):
+        """(distinct keys of all tensors, what to remember of them)."""
         inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
         for one in inputs:
             _check_key_type(one)
         flat = torch.cat([_as_keys(one) for one in inputs]) if inputs else _no_keys()
-        return _distinct(flat, self.padding_idx)[0]
+        distinct = _distinct(flat, self.padding_idx)
+        return distinct[0], (flat.clone(), distinct)
+
+    def _announced_as(self, flat):
+        """_distinct() of keys that are all that was announced, in their order; or None."""
+        if self._announced is None or not torch.equal(self._announced[0], flat):
+            return None
+        return self._announced[1]
 
     def _look_up(self, keys, leaf):
         """Brings the rows, and makes sure that all of this step's keys are the current ones."""
         if self._fetched is not None:
-            places = _places_in(self._current, keys)
-            leaf[:len(keys)] = self._fetched[places]
+            is_all = keys is self._current
+            leaf[:len(keys)] = self._fetched if is_all else self._fetched[_places_in(self._current, keys)]
             return
         if not self._lookups:
             self._table.pull(keys, leaf)
