@@ -24,13 +24,12 @@ import warnings
 
 import torch
 
-from sumcast import _bags, _native, _tables
+from sumcast import _bags, _keys, _native, _tables
 
 __all__ = ["EmbeddingBag", "read_table"]
 
 _MODES = ("sum", "mean", "max")
 _WIRES = {"fp32": 0, "bf16": 1, "fp16": 2, "int8": 3}
-_KEY_TYPES = (torch.int64, torch.int32, torch.uint64)
 _FORGOTTEN_LOOKUPS = 100
 
 # What a forward brought: keys int64[n], and the leaf f32[n or more][dim].
@@ -89,9 +88,9 @@ class EmbeddingBag(torch.nn.Module):
             raise ValueError(f"sumcast: wire {wire!r}; there are {', '.join(_WIRES)}")
         if dim < 1:
             raise ValueError(f"sumcast: dim={dim}; a row has 1 float or more")
-        hot_max, hot_keys = _hot_keys(hot)
+        hot_max, hot_keys = _keys.hot_keys(hot)
         self.dim, self.mode, self.optimizer = int(dim), mode, optimizer
-        self.padding_idx = None if padding_idx is None else _signed(padding_idx)
+        self.padding_idx = None if padding_idx is None else _keys.signed(padding_idx)
         self.include_last_offset = include_last_offset
         self._settings = {
             "width": self.dim, "optimizer": optimizer, "rate": lr, "momentum": momentum,
@@ -106,9 +105,9 @@ class EmbeddingBag(torch.nn.Module):
         self._table, self.ranks = _tables.open_table(name, self._settings, process_group, timeout)
         self._factor = 1.0 / self.ranks if average else 1.0
         self._lookups = []  # Since the last step().
-        self._current = _no_keys()  # Their keys, or those of the prefetch: ascending.
+        self._current = _keys.no_keys()  # Their keys, or those of the prefetch: ascending.
         self._fetched = None  # Rows of the current keys, if they were prefetched.
-        self._announced = None  # (int64[n], its _distinct()): what was announced last.
+        self._announced = None  # (int64[n], its _keys.distinct()): what was announced last.
         restored = self._table.restored()
         self.restored = None if restored is None else _decode(restored)
         self._was_resumed = restored is not None
@@ -123,7 +122,7 @@ class EmbeddingBag(torch.nn.Module):
         that nobody has trained gives its new row.
         """
         flat = self._check(input, offsets, per_sample_weights)
-        keys, places, padding = self._announced_as(flat) or _distinct(flat, self.padding_idx)
+        keys, places, padding = self._announced_as(flat) or _keys.distinct(flat, self.padding_idx)
         learns = self.training and torch.is_grad_enabled()
         # One row more where something must stand that is no key's: padding, or no keys at all.
         leaf = torch.zeros(len(keys) + (padding or len(keys) == 0), self.dim)
@@ -153,7 +152,9 @@ class EmbeddingBag(torch.nn.Module):
         factor = self._factor * scale
         if factor != 1.0:
             gradients.mul_(factor)
-        keys, announced = (_no_keys(), None) if next_input is None else self._distinct_of(next_input)
+        keys, announced = _keys.no_keys(), None
+        if next_input is not None:
+            keys, announced = self._distinct_of(next_input)
         rows = torch.empty(len(keys), self.dim)
         self._table.push(gradients, keys, rows)
         self._lookups = []
@@ -173,8 +174,8 @@ class EmbeddingBag(torch.nn.Module):
         """Forgets what was looked up since the last step: a step that all ranks skip. No row
         moves."""
         self._lookups = []
-        self._table.pull(_no_keys(), torch.empty(0, self.dim))
-        self._current, self._fetched, self._announced = _no_keys(), None, None
+        self._table.pull(_keys.no_keys(), torch.empty(0, self.dim))
+        self._current, self._fetched, self._announced = _keys.no_keys(), None, None
 
     def attach(self, optimizer):
         """Has every optimizer.step() end with this table's step(). Returns a handle to undo it."""
@@ -182,16 +183,16 @@ class EmbeddingBag(torch.nn.Module):
 
     def rows(self, keys):
         """Rows of these keys, f32[..., dim], with no gradient; makes none. All ranks call it."""
-        _check_key_type(keys)
-        distinct, places, _ = _distinct(_as_keys(keys), None)
+        _keys.check_key_type(keys)
+        distinct, places, _ = _keys.distinct(_keys.as_keys(keys), None)
         rows = torch.empty(len(distinct), self.dim)
         self._table.peek(distinct, rows)
         return rows[places].view(*keys.shape, self.dim)
 
     def set_hot(self, keys):
         """Names the hot keys from now on, hottest first; None: all are cold. All ranks alike."""
-        _, keys = _hot_keys([] if keys is None else keys)
-        self._table.set_hot(_no_keys() if keys is None else keys)
+        _, keys = _keys.hot_keys([] if keys is None else keys)
+        self._table.set_hot(_keys.no_keys() if keys is None else keys)
 
     def save(self, state=None, full=True):
         """Writes a checkpoint into the directory `checkpoint`: all rows with their optimiser's
@@ -237,7 +238,7 @@ class EmbeddingBag(torch.nn.Module):
 
     def _check(self, input, offsets, per_sample_weights):
         """Refuses what torch would not, or would only later; before anything is sent."""
-        _check_key_type(input)
+        _keys.check_key_type(input)
         if per_sample_weights is not None:
             if self.mode != "sum":
                 raise ValueError("sumcast: per_sample_weights go with mode \"sum\" only")
@@ -250,22 +251,22 @@ class EmbeddingBag(torch.nn.Module):
             if offsets is not None:
                 raise ValueError("sumcast: offsets go with a 1-D input; rows of a 2-D one are bags")
         elif input.dim() == 1:
-            _check_offsets(offsets, len(input), self.include_last_offset)
+            _keys.check_offsets(offsets, len(input), self.include_last_offset)
         else:
             raise ValueError(f"sumcast: an input of {input.dim()} dimensions; bags have 1 or 2")
-        return _as_keys(input)
+        return _keys.as_keys(input)
 
     def _distinct_of(self, inputs):
         """(distinct keys of all tensors, what to remember of them)."""
         inputs = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
         for one in inputs:
-            _check_key_type(one)
-        flat = torch.cat([_as_keys(one) for one in inputs]) if inputs else _no_keys()
-        distinct = _distinct(flat, self.padding_idx)
+            _keys.check_key_type(one)
+        flat = torch.cat([_keys.as_keys(one) for one in inputs]) if inputs else _keys.no_keys()
+        distinct = _keys.distinct(flat, self.padding_idx)
         return distinct[0], (flat.clone(), distinct)
 
     def _announced_as(self, flat):
-        """_distinct() of keys that are all that was announced, in their order; or None."""
+        """_keys.distinct() of keys that are all that was announced, in their order; or None."""
         if self._announced is None or not torch.equal(self._announced[0], flat):
             return None
         return self._announced[1]
@@ -273,8 +274,10 @@ class EmbeddingBag(torch.nn.Module):
     def _look_up(self, keys, leaf):
         """Brings the rows, and makes sure that all of this step's keys are the current ones."""
         if self._fetched is not None:
-            is_all = keys is self._current
-            leaf[:len(keys)] = self._fetched if is_all else self._fetched[_places_in(self._current, keys)]
+            rows = self._fetched
+            if keys is not self._current:
+                rows = rows[_keys.places_in(self._current, keys)]
+            leaf[:len(keys)] = rows
             return
         if not self._lookups:
             self._table.pull(keys, leaf)
@@ -287,7 +290,7 @@ class EmbeddingBag(torch.nn.Module):
         rows = torch.empty(len(current), self.dim)
         self._table.pull(current, rows)
         self._current = current
-        leaf[:len(keys)] = rows[_places_in(current, keys)]
+        leaf[:len(keys)] = rows[_keys.places_in(current, keys)]
 
     def _gradients(self):
         """Of the current keys; the caller's to change. Lookups are added in their order."""
@@ -298,104 +301,9 @@ class EmbeddingBag(torch.nn.Module):
         gradients = torch.zeros(len(self._current), self.dim)
         for keys, leaf in self._lookups:
             if leaf.grad is not None:
-                gradients.index_add_(0, _places_in(self._current, keys),
+                gradients.index_add_(0, _keys.places_in(self._current, keys),
                                      leaf.grad[:len(keys)].to("cpu"))
         return gradients
-
-
-def _no_keys():
-    return torch.empty(0, dtype=torch.int64)
-
-
-def _as_keys(keys):
-    """int64[n] on the CPU, by their bits."""
-    keys = keys.detach().reshape(-1).to("cpu")
-    return keys.contiguous().view(torch.int64) if keys.dtype == torch.uint64 else keys.to(torch.int64)
-
-
-def _check_key_type(keys):
-    if not isinstance(keys, torch.Tensor) or keys.dtype not in _KEY_TYPES:
-        kind = keys.dtype if isinstance(keys, torch.Tensor) else type(keys).__name__
-        raise TypeError(f"sumcast: keys are {kind}; they must be a tensor of int64, int32 or uint64")
-
-
-def _check_offsets(offsets, size, include_last):
-    if offsets is None:
-        raise ValueError("sumcast: a 1-D input needs offsets")
-    if offsets.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"sumcast: offsets are {offsets.dtype}; they must be int64 or int32")
-    if offsets.dim() != 1:
-        raise ValueError(f"sumcast: offsets of {offsets.dim()} dimensions; they have one")
-    if len(offsets) == 0:
-        if include_last:
-            raise ValueError("sumcast: include_last_offset, but no offsets")
-        if size != 0:
-            raise ValueError(f"sumcast: {size} keys, but no offsets: no bag has them")
-        return
-    if offsets[0] != 0:
-        raise ValueError(f"sumcast: the first offset is {int(offsets[0])}; it must be 0")
-    falls = (offsets[1:] < offsets[:-1]).nonzero()
-    if len(falls) != 0:
-        at = int(falls[0])
-        raise ValueError(f"sumcast: offsets must not fall: {int(offsets[at])} stands before "
-                         f"{int(offsets[at + 1])}")
-    last = int(offsets[-1])
-    if last > size or (include_last and last != size):
-        raise ValueError(f"sumcast: the last offset is {last}, and there are {size} keys")
-
-
-def _distinct(flat, padding):
-    """(distinct keys ascending, where each of `flat` is among them, is there padding).
-
-    Padding is none of them; it is at the place behind the last one.
-    """
-    if padding is None:
-        keys, places = torch.unique(flat, return_inverse=True)
-        return keys, places, False
-    is_key = flat != padding
-    keys, among = torch.unique(flat[is_key], return_inverse=True)
-    places = torch.full_like(flat, len(keys))
-    places[is_key] = among
-    return keys, places, not bool(is_key.all())
-
-
-def _places_in(current, keys):
-    places = torch.searchsorted(current, keys)
-    known = places.clamp(max=len(current) - 1) if len(current) else places
-    if len(keys) and (len(current) == 0 or not torch.equal(current[known], keys)):
-        raise ValueError("sumcast: a forward has keys that were not announced to prefetch() or "
-                         "step(next_input=...)")
-    return places
-
-
-def _hot_keys(hot):
-    """(how many may be hot at most, keys): one of them says nothing."""
-    if hot is None:
-        return 0, None
-    if isinstance(hot, bool):
-        raise TypeError("sumcast: hot is a file, keys, or a number")
-    if isinstance(hot, int):
-        if not 0 <= hot < 2**32:
-            raise ValueError(f"sumcast: hot={hot}; a number of keys is 0 or more")
-        return hot, None
-    if isinstance(hot, (str, os.PathLike)):
-        with open(hot, encoding="utf-8") as file:
-            try:
-                hot = [int(one["key"], 16) for one in json.load(file)["keys"]]
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"sumcast: {os.fspath(hot)} is not what `sumcast hot --out` "
-                                 "writes") from error
-    if not isinstance(hot, torch.Tensor):
-        hot = torch.tensor([_signed(int(key)) for key in hot], dtype=torch.int64)
-    _check_key_type(hot)
-    return 0, _as_keys(hot)
-
-
-def _signed(key):
-    """The int64 of the same 64 bits."""
-    if not -(2**63) <= key < 2**64:
-        raise ValueError(f"sumcast: key {key} has more than 64 bits")
-    return key - 2**64 if key >= 2**63 else key
 
 
 def _decode(state):

@@ -134,6 +134,12 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   follower.emplace(sparse::link_model(options.workers, options.servers, options.shape.width,
                                       options.wire, seat->context().payload_bytes()),
                    asked.hot_max, asked.track, seat->context().rank() == 0);
+  if (asked.hot_max != 0) {
+    // Can such rows be hot at all? Better known now than after a step.
+    const uint64_t any = 0;
+    if (auto set = worker->set_hot(std::span(&any, 1)); !set) return set;
+    if (auto unset = worker->set_hot({}); !unset) return unset;
+  }
   if (!options.restore) return {};
   auto state = sparse::read_state(options.checkpoint_directory, *options.restore);
   if (!state) {

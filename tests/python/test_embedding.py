@@ -392,6 +392,7 @@ def test_bad_input_is_refused_before_anything_is_sent(tables):
     refused("ValueError", "dim=0", lambda: tables(dim=0))
     refused("ValueError", "64 bits", lambda: tables(hot=[2**64]))
     refused("ValueError", "twice", lambda: tables(hot=[5, 5]))
+    refused("ValueError", "rows of 2000 lanes do not fit", lambda: tables(dim=2000, hot=8))
     assert table.counters()["rounds"] == 0
     table.close()
     refused("RuntimeError", "is closed", lambda: table(keys, torch.tensor([0])))
