@@ -14,19 +14,20 @@ from torch.nn.parallel import DistributedDataParallel
 import sumcast
 import sumcast.torch
 from ranks import Killed, error_of, run
-from test_daemon import SUMCASTD, daemon  # noqa: F401
+from test_daemon import SUMCASTD, daemon, daemon_process  # noqa: F401
 
 DIM = 4
 KEYS = torch.arange(40) * 0x123456789ABCDEF - 2**62
 
 
-def train(rank, size, steps=5, own=False, exact=False, **arguments):
+def train(rank, size, steps=5, own=False, exact=False, before_step=lambda step: None, **arguments):
     """Rows after some steps over a global batch of eight bags, cut into as many parts as ranks.
 
     own: no key is in two bags. exact: gradients are small whole numbers, which add exactly.
     """
     table = sumcast.EmbeddingBag(DIM, "sum", **arguments)
     for step in range(steps):
+        before_step(step)
         generator = torch.Generator().manual_seed(step)
         bags = torch.randint(0, 40 // 8 if own else 40, (8, 6), generator=generator)
         if own:
@@ -234,6 +235,23 @@ def test_a_daemon_sums_hot_rows(daemon):  # noqa: F811
 
     for rows, counters in run(2, body):
         assert rows == wanted and counters["hot_pushed"] > 0
+
+
+@pytest.mark.skipif(not SUMCASTD, reason="SUMCASTD does not name the daemon")
+def test_training_outlives_the_daemon_with_the_same_bits(daemon_process):  # noqa: F811
+    address, key, pid = daemon_process
+    wanted = rows_of(2, optimizer="adam")
+
+    def body(rank, size):
+        def kill(step):
+            if rank == 0 and step == 2:
+                os.kill(pid, signal.SIGKILL)
+
+        os.environ.update(SUMCAST_AGGREGATOR=address, SUMCAST_KEY_FILE=key)
+        return train(rank, size, optimizer="adam", hot=KEYS[:20], before_step=kill)
+
+    for rows, counters in run(2, body, backend="gloo"):
+        assert rows == wanted and counters["failovers"] == 1
 
 
 def test_many_tables_live_side_by_side():
