@@ -107,8 +107,8 @@ std::string encode(const PipeAnswer& a) {
     layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
   }
   for (const auto& [mode, line] : a.lines) {
-    lines.push_back(
-        Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s}));
+    lines.push_back(Json::array(
+        {to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s, line.drag}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -169,9 +169,9 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }
     for (const Json& l : j.at("lines")) {
-      a.lines.emplace_back(
-          mode_from(l.at(0)),
-          plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(), l.at(3).get<double>()});
+      a.lines.emplace_back(mode_from(l.at(0)),
+                           plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(),
+                                              l.at(3).get<double>(), l.at(4).get<double>()});
     }
     for (const Json& s : j.at("spans")) {
       a.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});

@@ -104,10 +104,16 @@ Result<std::vector<PipeAnswer>> PipeCrew::perform(const PipeTask& task, Duration
 PipeAnswer joined(const std::vector<PipeAnswer>& answers) {
   PipeAnswer all = answers.front();
   all.step_s = all.deviation = all.idle_share = 0;
+  for (plan::LayerShape& layer : all.layers) layer.forward_s = layer.backward_s = 0;
+  const auto count = static_cast<double>(answers.size());
   for (const PipeAnswer& one : answers) {
-    all.step_s += one.step_s / static_cast<double>(answers.size());
-    all.deviation += one.deviation / static_cast<double>(answers.size());
-    all.idle_share += one.idle_share / static_cast<double>(answers.size());
+    all.step_s += one.step_s / count;
+    all.deviation += one.deviation / count;
+    all.idle_share += one.idle_share / count;
+    for (size_t i = 0; i < std::min(all.layers.size(), one.layers.size()); ++i) {
+      all.layers[i].forward_s += one.layers[i].forward_s / count;
+      all.layers[i].backward_s += one.layers[i].backward_s / count;
+    }
   }
   return all;
 }

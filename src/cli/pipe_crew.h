@@ -39,8 +39,8 @@ class PipeCrew {
   std::vector<lab::Process> workers_;
 };
 
-/// Means over workers - who wait for one another take the same time - and worker 0's layers, lines
-/// and spans.
+/// Means over answers of one task - workers who wait for one another take the same time - and the
+/// first one's lines and spans.
 PipeAnswer joined(const std::vector<PipeAnswer>& answers);
 
 }  // namespace sumcast::cli

@@ -246,10 +246,12 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   wanted.large_bytes = work.gradients().size_bytes();
   wanted.small_bytes = wanted.large_bytes / 16 / sizeof(float) * sizeof(float);
   wanted.repeats = static_cast<int>(task.steps);
-  wanted.compute = [&] {
-    for (size_t layer = 0; layer < work.layers(); ++layer) work.forward(layer);
-    for (size_t layer = work.layers(); layer-- > 0;) work.backward(layer);
-  };
+  for (size_t layer = 0; layer < work.layers(); ++layer) {
+    wanted.compute.emplace_back([&work, layer] { work.forward(layer); });
+  }
+  for (size_t layer = work.layers(); layer-- > 0;) {
+    wanted.compute.emplace_back([&work, layer] { work.backward(layer); });
+  }
   const Result<Probed> probed = probe(group, wanted);
   if (!probed) return fail(probed.error());
   PipeAnswer answer;

@@ -44,17 +44,16 @@ Result<plan::TraceSummary> read_trace_file(const std::string& path) {
   return summary;
 }
 
-/// Some products, as a model's computing would be: about 10 ms on one core.
-std::function<void()> some_computing() {
+/// Some products, as a model's computing would be: about 10 ms on one core, in two slices.
+std::vector<std::function<void()>> some_computing() {
   constexpr int64_t kSide = 512;
   struct Matrices {
     std::vector<float> a = std::vector<float>(kSide * kSide, 0.5f), b = a, c = a;
   };
-  return [m = std::make_shared<Matrices>()] {
-    for (int i = 0; i < 2; ++i) {
-      trainer::best_gemm().ab({kSide, kSide, kSide}, m->a.data(), m->b.data(), m->c.data());
-    }
+  const std::function<void()> product = [m = std::make_shared<Matrices>()] {
+    trainer::best_gemm().ab({kSide, kSide, kSide}, m->a.data(), m->b.data(), m->c.data());
   };
+  return {product, product};
 }
 
 struct Measured {

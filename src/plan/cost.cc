@@ -87,7 +87,7 @@ Cost cost_of(const Calibration& calibration, Collective collective, WireFormat w
     const double total = line.fixed_s + streaming;
     const bool waits =
         collective == Collective::kRing || collective == Collective::kHalvingDoubling;
-    return {total, waits ? total : streaming, line.stolen_per_byte_s * bytes};
+    return {total, waits ? total : streaming, line.stolen_per_byte_s * bytes, line.drag};
   }
   Cost cost = formula(calibration, collective, workers, bytes * bytes_per_byte(wire));
   cost.stolen_s = calibration.stolen_s_per_byte * bytes * bytes_per_byte(wire);

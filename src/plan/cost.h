@@ -49,6 +49,7 @@ struct MeasuredCost {
   double fixed_s = 0;
   double per_byte_s = 0;         ///< By bytes of the f32 tensor, not of what travels.
   double stolen_per_byte_s = 0;  ///< What computing beside it takes longer, per such byte.
+  double drag = 1;               ///< How many times as long it takes beside computing, at least 1.
 };
 
 /// All numbers that predictions rest on. Nominal rates have been wrong by 8.7x: calibrate.
@@ -71,6 +72,7 @@ struct Cost {
   double latency_s = 0;
   double occupancy_s = 0;
   double stolen_s = 0;  ///< Compute lost if all of it runs beside computing.
+  double drag = 1;      ///< How many times as long it takes beside computing, at least 1.
 };
 
 /// Of one all-reduce of `bytes` of f32 among `workers` (at least 1; one worker costs nothing).
