@@ -52,22 +52,38 @@ class Probe {
   }
 
  private:
-  Call call_for(std::pair<Collective, WireFormat> pair) const {
-    return {algorithm_of(pair.first), pair.second, {}};
+  using Pair = std::pair<Collective, WireFormat>;
+
+  /// A message that is gathered is at most a quarter of a gradient.
+  static uint64_t scaled(const Pair& pair, uint64_t bytes) {
+    return pair.first == Collective::kGather ? bytes / 4 / sizeof(float) * sizeof(float) : bytes;
   }
 
-  Result<plan::MeasuredCost> measure(std::pair<Collective, WireFormat> pair,
-                                     std::vector<double>& scatter, std::vector<double>& computing) {
-    const Result<plan::Spread> small = time_of(pair, plan_.small_bytes);
+  /// Begins an operation over `bytes` in the first or second half of the values.
+  Result<Work> begin(const Pair& pair, uint64_t bytes, size_t half) {
+    const Call call{algorithm_of(pair.first), pair.second, {}};
+    float* const at = values_.data() + half * half_count();
+    const uint64_t count = bytes / sizeof(float);
+    if (pair.first == Collective::kGather) {
+      std::vector<float>& all = gathered_[half];
+      all.resize(std::max(all.size(), static_cast<size_t>(count) * group_.size()));
+      return group_.all_gather_async(at, all.data(), count, ElementType::kF32, call);
+    }
+    return group_.all_reduce_async(at, at, count, ElementType::kF32, Reduction::kAvg, call);
+  }
+
+  Result<plan::MeasuredCost> measure(const Pair& pair, std::vector<double>& scatter,
+                                     std::vector<double>& computing) {
+    const Result<plan::Spread> small = time_of(pair, scaled(pair, plan_.small_bytes));
     if (!small) return fail(small.error());
-    const Result<plan::Spread> large = time_of(pair, plan_.large_bytes);
+    const Result<plan::Spread> large = time_of(pair, scaled(pair, plan_.large_bytes));
     if (!large) return fail(large.error());
     scatter.push_back(large->relative_deviation);
     std::array<double, 2> times = {small->median, large->median};
     if (auto agreed = slowest(times); !agreed) return fail(agreed.error());
     const std::array<plan::SizeSample, 2> samples = {
-        plan::SizeSample{static_cast<double>(plan_.small_bytes), times[0]},
-        plan::SizeSample{static_cast<double>(plan_.large_bytes), times[1]}};
+        plan::SizeSample{static_cast<double>(scaled(pair, plan_.small_bytes)), times[0]},
+        plan::SizeSample{static_cast<double>(scaled(pair, plan_.large_bytes)), times[1]}};
     plan::MeasuredCost line = plan::line_through(samples);
     if (plan_.compute.empty()) {
       computing.push_back(0);
@@ -76,7 +92,7 @@ class Probe {
     // Alone just before and just after: machines drift.
     std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
     if (auto met = compute_alone(computing); !met) return fail(met.error());
-    const Result<Beside> beside = compute_beside(call_for(pair));
+    const Result<Beside> beside = compute_beside(pair);
     if (!beside) return fail(beside.error());
     if (auto met = compute_alone(computing); !met) return fail(met.error());
     double progress_s = 0;
@@ -87,7 +103,7 @@ class Probe {
     std::array<double, 2> sum = {beside->elapsed_s / beside->sums,
                                  (beside->elapsed_s - progress_s) / beside->sums};
     if (auto agreed = mean(sum); !agreed) return fail(agreed.error());
-    const auto half = static_cast<double>(half_count() * sizeof(float));
+    const auto half = static_cast<double>(scaled(pair, half_count() * sizeof(float)));
     plan::Calibration one;
     one.measured[pair] = line;
     const double undisturbed =
@@ -97,15 +113,14 @@ class Probe {
     return line;
   }
 
-  Result<plan::Spread> time_of(std::pair<Collective, WireFormat> pair, uint64_t bytes) {
+  Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {
     std::vector<double> times;
-    const Call call = call_for(pair);
     for (int i = 0; i <= plan_.repeats; ++i) {
       if (auto met = group_.barrier(); !met) return fail(met.error());
       const Instant start = runtime::monotonic_now();
-      auto done =
-          group_.all_reduce(std::span(values_).first(bytes / sizeof(float)), Reduction::kAvg, call);
-      if (!done) return fail(done.error());
+      auto work = begin(pair, bytes, 0);
+      if (!work) return fail(work.error());
+      if (auto done = work->wait(); !done) return fail(done.error());
       if (i > 0) times.push_back(seconds_since(start));
     }
     return plan::spread_of(std::move(times));
@@ -135,24 +150,24 @@ class Probe {
   size_t half_count() const { return values_.size() / 2; }
 
   /// Sums and computing side by side, from the first sum's end to the last one's.
-  Result<Beside> compute_beside(const Call& call) {
+  Result<Beside> compute_beside(const Pair& pair) {
     const int total = 2 + plan_.repeats;
     Beside result;
     result.slices.assign(plan_.compute.size(), 0.0);
     std::array<Work, 2> works;
     int begun = 0, ended = 0;
-    const auto begin = [&]() -> Result<void> {
-      float* const at = values_.data() + static_cast<size_t>(begun % 2) * half_count();
-      auto work =
-          group_.all_reduce_async(at, at, half_count(), ElementType::kF32, Reduction::kAvg, call);
+    const uint64_t bytes = scaled(pair, half_count() * sizeof(float));
+    const auto begin_next = [&]() -> Result<void> {
+      const auto half = static_cast<size_t>(begun % 2);
+      auto work = begin(pair, bytes, half);
       if (!work) return fail(work.error());
-      works[static_cast<size_t>(begun % 2)] = std::move(*work);
+      works[half] = std::move(*work);
       ++begun;
       return {};
     };
     if (auto met = group_.barrier(); !met) return fail(met.error());
     for (int i = 0; i < 2; ++i) {
-      if (auto started = begin(); !started) return fail(started.error());
+      if (auto started = begin_next(); !started) return fail(started.error());
     }
     Instant start = runtime::monotonic_now();
     for (size_t slice = 0; ended < total; slice = (slice + 1) % plan_.compute.size()) {
@@ -167,7 +182,7 @@ class Probe {
           std::fill(result.slices.begin(), result.slices.end(), 0.0);
         }
         if (begun == total) continue;
-        if (auto started = begin(); !started) return fail(started.error());
+        if (auto started = begin_next(); !started) return fail(started.error());
       }
     }
     result.elapsed_s = seconds_since(start);
@@ -185,6 +200,7 @@ class Probe {
   Group& group_;
   const ProbePlan& plan_;
   std::vector<float> values_;
+  std::array<std::vector<float>, 2> gathered_;
   std::vector<double> alone_s_;  ///< By slice, over the alone steps of one pair.
 };
 
@@ -202,6 +218,8 @@ Algorithm algorithm_of(Collective collective) {
       return Algorithm::kHalvingDoubling;
     case Collective::kServer:
       return Algorithm::kServer;
+    case Collective::kGather:
+      return Algorithm::kRing;  // Of the all-gather.
   }
   return Algorithm::kAuto;
 }
