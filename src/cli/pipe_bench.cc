@@ -149,7 +149,7 @@ class PipeBench {
   static Result<void> write_down(const std::vector<PipeRow>& rows, const std::string& path) {
     if (path.empty()) return {};
     std::ofstream file(path, std::ios::app);
-    for (const PipeRow& row : rows) file << to_json_line(row) << "\n";
+    for (const PipeRow& row : rows) file << to_json_line(row, true) << "\n";
     file.flush();
     if (file) return {};
     return fail(ErrorCode::kSystem, "cannot write to " + path);

@@ -170,6 +170,8 @@ TEST(PipeRow, RowsSurviveTheirLinesWithAndWithoutAMeasurement) {
       ASSERT_TRUE(back.has_value()) << back.error().what;
       EXPECT_TRUE(same_cell(*back, one)) << plan::describe(mode);
       EXPECT_EQ(to_json_line(*back), to_json_line(one));
+      one.spans = {{true, 5, 9}};
+      EXPECT_EQ(row_from_json(to_json_line(one, true))->spans, one.spans);
       one.step_s = 0;
       EXPECT_EQ(row_from_json(to_json_line(one))->step_s, 0);
     }

@@ -41,7 +41,7 @@ bool same_cell(const PipeRow& a, const PipeRow& b) {
          a.mode == b.mode;
 }
 
-std::string to_json_line(const PipeRow& row) {
+std::string to_json_line(const PipeRow& row, bool with_spans) {
   nlohmann::ordered_json json = {{"model", row.model},
                                  {"mode", mode_name(row.mode)},
                                  {"algo", plan::name_of(row.mode.collective)},
@@ -65,6 +65,12 @@ std::string to_json_line(const PipeRow& row) {
       json[key] = nullptr;
     }
   }
+  if (with_spans) {
+    json["spans"] = nlohmann::ordered_json::array();
+    for (const PipeSpan& s : row.spans) {
+      json["spans"].push_back(nlohmann::ordered_json::array({s.sum, s.start_ns, s.end_ns}));
+    }
+  }
   return json.dump();
 }
 
@@ -83,6 +89,9 @@ Result<PipeRow> row_from_json(std::string_view line) {
     row.predicted.step_s = json.at("predicted_us").get<double>() * 1e-6;
     row.predicted.low_s = json.at("predicted_low_us").get<double>() * 1e-6;
     row.predicted.high_s = json.at("predicted_high_us").get<double>() * 1e-6;
+    for (const auto& s : json.value("spans", nlohmann::json::array())) {
+      row.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});
+    }
     if (json.at("step_us").is_null()) return row;
     row.step_s = json.at("step_us").get<double>() * 1e-6;
     json.at("idle_share").get_to(row.idle_share);

@@ -26,7 +26,7 @@ struct PipeRow {
   double idle_share = 0;      ///< Of the step, what the compute thread waited.
   double link_bytes = 0;      ///< Per step, on the busiest link, in its busier direction.
   double link_idle_share = 0;
-  std::vector<PipeSpan> spans;  ///< Of worker 0; not in the line.
+  std::vector<PipeSpan> spans;  ///< Of worker 0.
 };
 
 /// "server" and "async-server" where the server is the algorithm, else the schedule's name.
@@ -36,7 +36,8 @@ std::string_view mode_name(const plan::Mode& mode);
 bool same_cell(const PipeRow& a, const PipeRow& b);
 
 /// One object on one line, without a newline. A row that is a prediction alone has no measurement.
-std::string to_json_line(const PipeRow& row);
+/// Spans are for files that are taken up again, not for people's tables.
+std::string to_json_line(const PipeRow& row, bool with_spans = false);
 /// kInvalidArgument for anything but what to_json_line() writes.
 Result<PipeRow> row_from_json(std::string_view line);
 
