@@ -2,48 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <future>
-#include <string>
-#include <thread>
+#include <vector>
 
+#include "api/test_job.h"
 #include "trainer/sgd.h"
 
 namespace sumcast::cli {
 namespace {
 
-/// Runs `body(group)` on every rank of a job on loopback.
-template <typename Body>
-void with_ranks(uint32_t world, Body body) {
-  std::promise<std::string> meeting;
-  const std::shared_future<std::string> address = meeting.get_future().share();
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    threads.emplace_back([&, rank] {
-      Options options;
-      options.rank = rank;
-      options.world = world;
-      options.key.emplace();
-      options.key->fill(std::byte{0x5A});
-      options.timeout = std::chrono::seconds(20);
-      if (rank == 0) {
-        options.coordinator = "127.0.0.1:0";
-        options.on_listening = [&](const std::string& where) { meeting.set_value(where); };
-      } else {
-        options.coordinator = address.get();
-      }
-      auto context = Context::create(options);
-      ASSERT_TRUE(context.has_value()) << context.error().what;
-      body((*context)->world());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST(AsyncServer, EveryGradientIsAppliedOnceAtItsWorkersOwnPace) {
   constexpr size_t kCount = kAsyncChunk + 100;
   constexpr uint32_t kWorkers = 3;
   std::vector<float> weights(kCount, 1.0f);
-  with_ranks(1 + kWorkers, [&](Group& group) {
+  with_job(1 + kWorkers, [&](Context& context) {
+    Group& group = context.world();
     const trainer::Sgd plain(0.0f);
     if (group.rank() == 0) {
       const auto served = AsyncServer(group, plain, weights).serve();
@@ -68,7 +40,8 @@ TEST(AsyncServer, EveryGradientIsAppliedOnceAtItsWorkersOwnPace) {
 }
 
 TEST(AsyncServer, AWorkerOfAnotherModelIsAnErrorForAll) {
-  with_ranks(2, [&](Group& group) {
+  with_job(2, [&](Context& context) {
+    Group& group = context.world();
     const trainer::Sgd plain(0.0f);
     std::vector<float> weights(group.rank() == 0 ? 100 : 99);
     if (group.rank() == 0) {
