@@ -6,6 +6,7 @@
 
 #include "backend.h"
 #include "gate.h"
+#include "table.h"
 
 namespace py = pybind11;
 
@@ -68,10 +69,13 @@ std::map<std::shared_ptr<Job>, sumcast_counters> collect(Totals& by_group) {
   return jobs;
 }
 
-/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs, "staging": ...}
+/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs of groups, "staging": ..,
+/// "tables": {name: counters}}
 py::dict stats() {
   Totals by_group;
   std::vector<sumcast_counters> counters;
+  py::dict tables;
+  for (const auto& [name, now] : table_counters()) tables[py::str(name)] = now;
   {
     // Groups that others let go meanwhile end here, which takes a while.
     const py::gil_scoped_release unlocked;
@@ -102,6 +106,7 @@ py::dict stats() {
   staging["seconds_in"] = staged.seconds_in;
   staging["seconds_out"] = staged.seconds_out;
   all["staging"] = staging;
+  all["tables"] = tables;
   return all;
 }
 
@@ -144,6 +149,7 @@ c10::intrusive_ptr<SumcastBackend> open_group(const std::shared_ptr<Job>& job,
 /// At the end of the program: threads must not run on while the libraries that they use are taken
 /// down. Groups leave one after the other, in the order they were made in.
 void leave_all() {
+  close_tables();
   const py::gil_scoped_release unlocked;
   std::vector<c10::intrusive_ptr<SumcastBackend>> alive;
   {
@@ -173,6 +179,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("__call__", [](const WeakJob& job) { return job.pointer.lock(); });
   py::class_<SumcastBackend, c10d::Backend, c10::intrusive_ptr<SumcastBackend>>(module, "Backend")
       .def_property_readonly("options", &SumcastBackend::getBackendOptions);
+  define_tables(module);
   module.def("stats", &stats);
   module.def("leave_all", &leave_all);
   module.def("set_queueing_ahead", &set_queueing_ahead);

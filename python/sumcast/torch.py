@@ -11,11 +11,13 @@ __all__ = ["stats", "monitored_barrier", "queue_ahead"]
 
 
 def stats():
-    """What this process's groups have done.
+    """What this process's groups and tables have done.
 
     Returns {"groups": {name: {operation: {"count", "failed", "bytes", "seconds"}}}, "transport":
     {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}, "staging":
-    {"operations", "bytes_in", "bytes_out", "seconds_in", "seconds_out"}}. Seconds run from the call
+    {"operations", "bytes_in", "bytes_out", "seconds_in", "seconds_out"}, "tables": {name: {"rounds",
+    "hot_pushed", "cold_pushed", "hot_moved", "cold_pulled", "hot_keys", "hot_changes", "rows_held",
+    "failovers", "checkpoints"}}}. Seconds run from the call
     until its completion was noticed; bytes are those of this rank's input tensors. "staging" has the
     calls on tensors of an accelerator, and what was copied to the host and back for them, once the
     device has done it; its seconds are the device's own (0 where it has no clock).
