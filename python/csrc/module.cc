@@ -69,8 +69,8 @@ std::map<std::shared_ptr<Job>, sumcast_counters> collect(Totals& by_group) {
   return jobs;
 }
 
-/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs of groups, "staging": ..,
-/// "tables": {name: counters}}
+/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs of groups,
+/// "staging": copies, "tables": {name: counters}}
 py::dict stats() {
   Totals by_group;
   std::vector<sumcast_counters> counters;
