@@ -23,6 +23,11 @@ Result<void> Options::validate() const {
     return fail(ErrorCode::kInvalidArgument,
                 "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
   }
+  if (staleness > kStalenessMax) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("sparse: staleness {}; 0 to {} are possible", staleness, kStalenessMax));
+  }
   if (restore && checkpoint_directory.empty()) {
     return fail(ErrorCode::kInvalidArgument, "sparse: a checkpoint to take up, but no directory");
   }
@@ -36,6 +41,8 @@ uint64_t Options::fingerprint() const {
                              workers,
                              servers,
                              segments,
+                             staleness,
+                             asynchronous ? 1u : 0u,
                              static_cast<uint64_t>(wire),
                              shape.width,
                              shape.seed,
