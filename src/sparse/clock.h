@@ -13,6 +13,7 @@
 // c - 1 - staleness: neither less nor more, however fast the others are. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
