@@ -238,6 +238,7 @@ class Worker {
       flights_;                   // Oldest first: landed ones whose turn has not come, then others.
   std::deque<Past> past_;         // The last operations; only where there are seats.
   std::vector<FlightPtr> spare_;  // For their memory.
+  std::vector<FlightPtr> echoes_;  // Of this context: rounds gone through for others.
   std::optional<HotRows> hot_;
   std::function<void(std::span<const float>)> take_dense_;
   std::span<float> dense_out_;  // During push_pull().

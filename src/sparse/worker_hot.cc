@@ -22,6 +22,7 @@ Result<void> Worker::flush() {
   if (!hot_) return {};
   if (auto landed = land_all(); !landed) return fail_with(landed.error());
   flush_due_ = true;
+  flush_sent_ = false;  // Rows may have moved since one that no round has carried yet.
   auto sent = send_flush();
   if (!sent && seat_ == nullptr) return fail_with(sent.error());
   return {};

@@ -41,13 +41,12 @@ Result<void> Worker::recover(const Error& why) {
   }
 }
 
-/// What was under way when the context was lost. Servers apply what they had not.
+/// What was under way when the context was lost. Servers apply what they had not. Bodies of a
+/// segment are received in the order of rounds, so each goes out whole before the next.
 Result<void> Worker::post_anew() {
-  bool is_first = true;
   for (const FlightPtr& flight : flights_) {
     if (flight->is_landed) continue;
-    if (auto posted = post(*flight, !is_first); !posted) return posted;
-    is_first = false;
+    if (auto posted = post(*flight, /*at_once=*/true); !posted) return posted;
   }
   return {};
 }
@@ -70,6 +69,7 @@ Result<void> Worker::move_on(const Error& why) {
     flight->pushed.is_listed = flight->pulled.is_listed = false;
   }
   current_.is_listed = false;
+  echoes_.clear();
   ++counters_.failovers;
   return {};
 }

@@ -182,22 +182,24 @@ Result<void> Worker::wait_for(Flight& flight) {
 /// A round that this worker is done with, for those that are not: the same addends, whose sums it
 /// knows, and no rows. All servers have committed it, for they told this worker.
 Result<void> Worker::echo(const Flight& flight) {
-  FlightPtr again = new_flight(flight.task, flight.task == Task::kStep ? kDone : 0u);
-  again->step = flight.step;
-  again->order = flight.order;
-  again->slots = flight.slots;
-  again->hot = flight.hot;
-  again->hot_sums = flight.hot_sums;
-  again->dense = flight.dense;
+  // Whatever happens its memory stays until the context is fenced.
+  echoes_.push_back(new_flight(flight.task, flight.task == Task::kStep ? kDone : 0u));
+  Flight& again = *echoes_.back();
+  again.step = flight.step;
+  again.order = flight.order;
+  again.slots = flight.slots;
+  again.hot = flight.hot;
+  again.hot_sums = flight.hot_sums;
+  again.dense = flight.dense;
   if (flight.carries_flush) {
     if (auto sent = send_assignments(Parts(flight.bodies.size())); !sent) return sent;
   }
-  write_bodies(*again, nullptr);
-  again->round = round_++;
-  fill_plans(*again);
-  if (auto begun = begin_sums(*again); !begun) return begun;
-  if (auto told = tell_servers(*again); !told) return told;
-  return wait_for(*again);
+  write_bodies(again, nullptr);
+  again.round = round_++;
+  fill_plans(again);
+  if (auto begun = begin_sums(again); !begun) return begun;
+  if (auto told = tell_servers(again); !told) return told;
+  return wait_for(again);
 }
 
 }  // namespace sumcast::sparse
