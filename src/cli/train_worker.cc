@@ -114,10 +114,11 @@ Result<TrainEpoch> TrainWorker::run_epoch(const TrainPosition& from,
   const Instant begun = runtime::monotonic_now();
   auto loss = train(from, result, on_step);
   if (!loss) return fail(loss.error());
-  result.seconds = std::chrono::duration<double>(runtime::monotonic_now() - begun).count();
   std::array<double, 2> all = {loss->sum, static_cast<double>(loss->examples)};
   auto summed = rows_.all_reduce(std::span<double>(all));
   if (!summed) return fail(summed.error());
+  // All rounds are over.
+  result.seconds = std::chrono::duration<double>(runtime::monotonic_now() - begun).count();
   result.train_loss = all[1] > 0 ? all[0] / all[1] : 0;
   if (auto done = task_->evaluate(rows_, dense_.data(), result); !done) return fail(done.error());
   return result;

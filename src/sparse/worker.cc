@@ -172,7 +172,7 @@ void Worker::forget_keys() {
 
 Result<void> Worker::pull(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
-  if (auto caught_up = catch_up(); !caught_up) return fail_with(caught_up.error());
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
   FlightPtr flight = new_flight(Task::kStep, kKept);
   if (auto sorted = sort_keys(keys, flight->pulled); !sorted) return sorted;
   forget_keys();
@@ -238,9 +238,15 @@ Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t>
   return {};
 }
 
+Result<void> Worker::catch_up() {
+  if (failed_) return fail(*failed_);
+  auto done = show_all();
+  return done ? done : fail_with(done.error());
+}
+
 Result<void> Worker::peek(std::span<const uint64_t> keys, float* rows) {
   if (failed_) return fail(*failed_);
-  if (auto caught_up = catch_up(); !caught_up) return fail_with(caught_up.error());
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
   FlightPtr flight = new_flight(Task::kFetch);
   if (auto sorted = sort_keys(keys, flight->pulled); !sorted) return sorted;
   forget_keys();

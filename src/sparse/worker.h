@@ -112,7 +112,11 @@ class Worker {
   size_t keys() const { return rows_.size(); }
   const Clock& clock() const { return clock_; }
 
-  // All calls below wait until every step given so far has moved its rows.
+  /// Waits until every step given so far has moved its rows and its dense sum was handed on. Keys
+  /// stay current, with the rows that they have, and so do those announced.
+  Result<void> catch_up();
+
+  // All calls up to set_hot(), and save(), catch up first.
 
   /// Reads rows without making any (a key that nobody has trained reads as a new row): for
   /// evaluation. All workers call it, with whatever keys. No keys are current or announced
@@ -196,7 +200,7 @@ class Worker {
   Result<void> land_all();
   void apply(Flight& flight);
   void copy_hot_rows(Batch& batch) const;
-  Result<void> catch_up();
+  Result<void> show_all();
   Result<void> take_turn();
   Result<FlightPtr> run(FlightPtr flight);
   void retire(FlightPtr flight);

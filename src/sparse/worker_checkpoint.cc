@@ -84,7 +84,7 @@ Result<void> Worker::save(bool full, std::string_view state) {
   if (options_.checkpoint_directory.empty()) {
     return fail(ErrorCode::kInvalidArgument, "sparse: no checkpoint directory was given");
   }
-  if (auto caught_up = catch_up(); !caught_up) return fail_with(caught_up.error());
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
   if (auto flushed = flush(); !flushed) return flushed;
   FlightPtr flight = new_flight(Task::kSave);
   flight->order.number = ++last_number_;

@@ -96,7 +96,7 @@ void Worker::copy_hot_rows(Batch& batch) const {
 }
 
 /// All steps are visible afterwards. Batches whose turn comes later keep what they asked for (P20).
-Result<void> Worker::catch_up() {
+Result<void> Worker::show_all() {
   if (auto landed = land_all(); !landed) return landed;
   if (!flights_.empty() && has_current_) {
     copy_hot_rows(current_);

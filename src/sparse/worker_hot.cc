@@ -164,7 +164,7 @@ Result<void> Worker::set_hot(std::span<const uint64_t> keys) {
   auto hot = HotRows::create(shape, keys);
   if (!hot) return fail(hot.error());
   if (auto possible = check_hot(keys.size()); !possible) return possible;
-  if (auto caught_up = catch_up(); !caught_up) return fail_with(caught_up.error());
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
   forget_keys();
   if (hot_) {
     // Servers have all rows before anybody asks for them.
