@@ -124,7 +124,10 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   auto job = options.job((*subject)->width(), (*subject)->init_scale());
   if (!job) return fail(job.error());
   if (auto opened = open_checkpoints(options, *job); !opened) return fail(opened.error());
-  HotChoice hot = choose_hot((*subject)->sample(), options, (*subject)->width());
+  const hotset::Corpus sample = (*subject)->sample();
+  job->segments = sparse::segments_for(distinct_keys(sample, options.batch), job->servers,
+                                       job->shape, job->wire);
+  HotChoice hot = choose_hot(sample, options, (*subject)->width());
   return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
 

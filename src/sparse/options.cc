@@ -2,12 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
+#include "numeric/codec.h"
 #include "numeric/rows.h"
 #include "sparse/frames.h"
 
 namespace sumcast::sparse {
+namespace {
+
+/// Measured (docs/perf-notes.md): with more in a message, links wait for servers; with less,
+/// processors handle messages.
+constexpr double kSegmentBytes = 24 << 10;
+constexpr double kSegmentsAuto = 32;
+
+}  // namespace
 
 Result<void> Options::validate() const {
   if (workers == 0 || servers == 0) {
@@ -33,6 +44,14 @@ Result<void> Options::validate() const {
   }
   if (auto fine = shape.validate(); !fine) return fine;
   return restore ? check_shape(*restore, shape) : Result<void>();
+}
+
+uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,
+                      WireFormat wire) {
+  const double gradient =
+      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, shape.width));
+  const double bytes = rows / servers * (sizeof(uint64_t) + gradient);
+  return static_cast<uint32_t>(std::clamp(std::ceil(bytes / kSegmentBytes), 1.0, kSegmentsAuto));
 }
 
 uint64_t Options::fingerprint() const {

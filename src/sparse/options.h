@@ -48,6 +48,13 @@ struct Options {
   uint64_t fingerprint() const;
 };
 
+/// How many segments suit rounds of so many rows: as few as keep messages small against the window
+/// that a server's link needs (worker_rounds.cc), for each costs a message either way.
+///
+/// @param rows  of a worker's batch, all servers' together.
+uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,
+                      WireFormat wire);
+
 inline uint32_t server_of(uint64_t mixed, const Options& options) {
   return static_cast<uint32_t>(((mixed >> 32) * options.servers) >> 32);
 }
