@@ -12,6 +12,7 @@
 namespace sumcast::fuzz {
 
 void parse(std::span<const uint8_t> bytes);
+void rows(std::span<const uint8_t> bytes);
 void slot_pool(std::span<const uint8_t> bytes);
 void send_window(std::span<const uint8_t> bytes);
 
@@ -19,7 +20,7 @@ struct Target {
   const char* name;
   void (*run)(std::span<const uint8_t>);
 };
-inline constexpr std::array<Target, 3> kTargets{
-    {{"parse", parse}, {"slot_pool", slot_pool}, {"send_window", send_window}}};
+inline constexpr std::array<Target, 4> kTargets{
+    {{"parse", parse}, {"rows", rows}, {"slot_pool", slot_pool}, {"send_window", send_window}}};
 
 }  // namespace sumcast::fuzz

@@ -13,9 +13,11 @@ if [ $# -eq 0 ]; then
   exit 2
 fi
 
+architecture=$(dpkg --print-architecture)
 missing=()
 for purpose in "$@"; do
-  packages=$(awk -v purpose="$purpose" '$1 == purpose { print $2 }' "$list")
+  packages=$(awk -v purpose="$purpose" -v architecture="$architecture" \
+    '$1 == purpose && (NF < 3 || $3 == architecture) { print $2 }' "$list")
   if [ -z "$packages" ]; then
     echo "${BASH_SOURCE[0]}: no packages are listed for '$purpose' in $list" >&2
     exit 2

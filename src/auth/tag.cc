@@ -1,113 +1,38 @@
 #include "auth/tag.h"
 
-#include <openssl/core_names.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
-
-#include <array>
-
+#include "auth/gmac.h"
 #include "base/assert.h"
 
 namespace sumcast::auth {
 namespace {
 
-using Nonce = std::array<unsigned char, 12>;
-
-Nonce make_nonce(uint16_t sender, uint64_t counter) {
-  Nonce nonce{};
-  nonce[0] = static_cast<unsigned char>(sender >> 8);
-  nonce[1] = static_cast<unsigned char>(sender);
-  for (size_t i = 0; i < 8; ++i) nonce[4 + i] = static_cast<unsigned char>(counter >> (56 - 8 * i));
-  return nonce;
+std::unique_ptr<Gmac> make_gmac(const DatagramKey& key, TagLibrary library) {
+  if (library == TagLibrary::kOpenSsl) return make_openssl_gmac(key);
+  std::unique_ptr<Gmac> gmac = make_ipsec_gmac(key);
+  if (library == TagLibrary::kIpsecMb) {
+    SUMCAST_ASSERT(gmac != nullptr);
+    return gmac;
+  }
+  return gmac ? std::move(gmac) : make_openssl_gmac(key);
 }
-
-// Fetching goes through the provider's tables under a lock, so it is done once a process. The
-// cipher is kept until the process ends: taggers may outlive any owner we could name.
-const EVP_CIPHER* gcm_cipher() {
-  static const EVP_CIPHER* const cipher = EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr);
-  SUMCAST_ASSERT(cipher != nullptr);
-  return cipher;
-}
-
-/// Adds bytes to the hash. An empty span must not reach EVP_Cipher, to which null means "finish".
-bool hash(EVP_CIPHER_CTX* context, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return true;
-  return EVP_Cipher(context, nullptr, reinterpret_cast<const unsigned char*>(bytes.data()),
-                    static_cast<unsigned>(bytes.size())) >= 0;
-}
-
-/// Ends the hash; for a verifying context, whether the tag agrees.
-bool finish(EVP_CIPHER_CTX* context) { return EVP_Cipher(context, nullptr, nullptr, 0) >= 0; }
 
 }  // namespace
 
-void Tagger::ContextDeleter::operator()(evp_cipher_ctx_st* context) const noexcept {
-  EVP_CIPHER_CTX_free(context);  // Wipes the key schedule.
-}
+bool has_ipsec_mb() { return make_ipsec_gmac(DatagramKey{}) != nullptr; }
 
-Tagger::Context Tagger::make_context(const DatagramKey& key, bool signs) {
-  Context context(EVP_CIPHER_CTX_new());
-  SUMCAST_ASSERT(context != nullptr);
-  const int keyed = EVP_CipherInit_ex2(context.get(), gcm_cipher(),
-                                       reinterpret_cast<const unsigned char*>(key.bytes.data()),
-                                       nullptr, signs ? 1 : 0, nullptr);
-  SUMCAST_ASSERT(keyed == 1);
-  // Length -1 hands over a whole nonce and switches on the calls that step or set it later.
-  Nonce zero{};
-  const int stepping =
-      EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_IV_FIXED, -1, zero.data());
-  SUMCAST_ASSERT(stepping == 1);
-  return context;
-}
-
-Tagger::Tagger(const DatagramKey& key)
-    : signer_(make_context(key, true)), verifier_(make_context(key, false)) {
-  arm(0, 0);
-}
-
-void Tagger::arm(uint16_t sender, uint64_t counter) {
-  Nonce nonce = make_nonce(sender, counter);
-  const int set = EVP_CIPHER_CTX_ctrl(signer_.get(), EVP_CTRL_GCM_SET_IV_FIXED, -1, nonce.data());
-  SUMCAST_ASSERT(set == 1);
-  std::array<unsigned char, 8> ignored;
-  const int armed =
-      EVP_CIPHER_CTX_ctrl(signer_.get(), EVP_CTRL_GCM_IV_GEN, ignored.size(), ignored.data());
-  SUMCAST_ASSERT(armed == 1);
-  armed_sender_ = sender;
-  armed_counter_ = counter;
-}
+Tagger::Tagger(const DatagramKey& key, TagLibrary library) : gmac_(make_gmac(key, library)) {}
+Tagger::Tagger(Tagger&&) noexcept = default;
+Tagger& Tagger::operator=(Tagger&&) noexcept = default;
+Tagger::~Tagger() = default;
 
 void Tagger::sign(uint16_t sender, uint64_t counter, std::span<const std::byte> header,
                   std::span<const std::byte> payload, std::byte* tag_out) {
-  if (sender != armed_sender_ || counter != armed_counter_) arm(sender, counter);
-  EVP_CIPHER_CTX* const context = signer_.get();
-  const bool hashed = hash(context, header) && hash(context, payload) && finish(context);
-  SUMCAST_ASSERT(hashed);
-  // The provider answers parameters in its own order, the tag before the step to the next nonce.
-  std::array<unsigned char, 8> ignored;
-  OSSL_PARAM wanted[] = {
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_AEAD_TAG, tag_out, kTagBytes),
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_AEAD_TLS1_GET_IV_GEN, ignored.data(),
-                                        ignored.size()),
-      OSSL_PARAM_construct_end()};
-  const int fetched = EVP_CIPHER_CTX_get_params(context, wanted);
-  SUMCAST_ASSERT(fetched == 1);
-  armed_counter_ = counter + 1;
+  gmac_->sign(sender, counter, header, payload, tag_out);
 }
 
 bool Tagger::verify(uint16_t sender, uint64_t counter,
                     std::span<const std::byte> header_and_payload, const std::byte* tag) {
-  Nonce nonce = make_nonce(sender, counter);
-  const OSSL_PARAM given[] = {
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_AEAD_TAG, const_cast<std::byte*>(tag),
-                                        kTagBytes),
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_AEAD_TLS1_SET_IV_INV, nonce.data(),
-                                        nonce.size()),
-      OSSL_PARAM_construct_end()};
-  EVP_CIPHER_CTX* const context = verifier_.get();
-  const int set = EVP_CIPHER_CTX_set_params(context, given);
-  SUMCAST_ASSERT(set == 1);
-  return hash(context, header_and_payload) && finish(context);
+  return gmac_->verify(sender, counter, header_and_payload, tag);
 }
 
 }  // namespace sumcast::auth

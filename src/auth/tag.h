@@ -5,13 +5,6 @@
 // header contains; it takes bytes.
 //
 //   nonce, 12 bytes = sender, 2 | zeros, 2 | counter, 8        (network byte order)
-//
-// The trick is in what is *not* done per datagram. Hashing 1,456 bytes takes about 100 ns; a
-// plain use of OpenSSL's EVP adds 150 ns of parameter passing around it. Two contexts, keyed once,
-// avoid half of that:
-//  - signing: GCM's own nonce generator steps the counter, and one call both fetches a tag and
-//    arms the context for the next counter. Any other order of counters works too, only slower.
-//  - verifying: one call sets nonce and expected tag; OpenSSL compares in constant time.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +14,26 @@
 
 #include "auth/secret.h"
 
-struct evp_cipher_ctx_st;  // OpenSSL's EVP_CIPHER_CTX, kept out of this header.
-
 namespace sumcast::auth {
 
+class Gmac;
+
 inline constexpr size_t kTagBytes = 16;
+
+/// Who computes them; the tags are the same.
+enum class TagLibrary : uint8_t { kQuickest, kOpenSsl, kIpsecMb };
+
+/// True if this build and this processor have Intel's ipsec-mb.
+bool has_ipsec_mb();
 
 /// Makes and checks tags under one key. For one thread; movable, not copyable.
 class Tagger {
  public:
-  explicit Tagger(const DatagramKey& key);
+  /// @param library  kIpsecMb only where has_ipsec_mb().
+  explicit Tagger(const DatagramKey& key, TagLibrary library = TagLibrary::kQuickest);
+  Tagger(Tagger&&) noexcept;
+  Tagger& operator=(Tagger&&) noexcept;
+  ~Tagger();
 
   /// Tags `header` followed by `payload`; either may be empty, neither is modified.
   ///
@@ -47,19 +50,7 @@ class Tagger {
                             std::span<const std::byte> header_and_payload, const std::byte* tag);
 
  private:
-  struct ContextDeleter {
-    void operator()(evp_cipher_ctx_st* context) const noexcept;
-  };
-  using Context = std::unique_ptr<evp_cipher_ctx_st, ContextDeleter>;
-
-  static Context make_context(const DatagramKey& key, bool signs);
-  void arm(uint16_t sender, uint64_t counter);
-
-  Context signer_;
-  Context verifier_;
-  // What the signer's context is armed for: it can tag this pair without further set-up.
-  uint16_t armed_sender_ = 0;
-  uint64_t armed_counter_ = 0;
+  std::unique_ptr<Gmac> gmac_;
 };
 
 }  // namespace sumcast::auth

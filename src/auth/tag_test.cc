@@ -6,6 +6,7 @@
 #include <openssl/params.h>
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -88,15 +89,35 @@ TEST(Tag, TheReferenceAgreesWithNistOnAdditionalDataOnly) {
             from_hex("209fcc8d3675ed938e9c7166709dd946"));
 }
 
-TEST(Tag, AnswersTestCaseOneOfTheGcmSpecification) {
-  Tagger tagger(DatagramKey{});
+/// Each library that can compute tags.
+class TagBy : public testing::TestWithParam<TagLibrary> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == TagLibrary::kIpsecMb && !has_ipsec_mb()) {
+      GTEST_SKIP() << "built without ipsec-mb, or the processor lacks AES instructions";
+    }
+  }
+};
+
+std::string name_of(const testing::TestParamInfo<TagLibrary>& library) {
+  if (library.param == TagLibrary::kQuickest) return "Quickest";
+  return library.param == TagLibrary::kOpenSsl ? "OpenSsl" : "IpsecMb";
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, TagBy,
+                         testing::Values(TagLibrary::kQuickest, TagLibrary::kOpenSsl,
+                                         TagLibrary::kIpsecMb),
+                         name_of);
+
+TEST_P(TagBy, AnswersTestCaseOneOfTheGcmSpecification) {
+  Tagger tagger(DatagramKey{}, GetParam());
   EXPECT_EQ(bytes_of(sign(tagger, 0, 0, {})), from_hex("58e2fccefa7e3061367f1d57a4e7455a"));
 }
 
-TEST(Tag, EqualsTheReferenceForAnySizeSplitAndOrderOfCounters) {
+TEST_P(TagBy, EqualsTheReferenceForAnySizeSplitAndOrderOfCounters) {
   Prng prng(11);
   const Bytes key = random_bytes(16, prng);
-  Tagger tagger(key_of(key));
+  Tagger tagger(key_of(key), GetParam());
   uint64_t counter = 0xFFFFFFFD;  // Steps over the boundary of the low half.
   for (int i = 0; i < 400; ++i) {
     // Runs of consecutive counters, and now and then a jump or another sender.
@@ -110,9 +131,9 @@ TEST(Tag, EqualsTheReferenceForAnySizeSplitAndOrderOfCounters) {
   }
 }
 
-TEST(Tag, AnyFlippedBitIsNoticedAndTheNextGoodOneStillPasses) {
+TEST_P(TagBy, AnyFlippedBitIsNoticedAndTheNextGoodOneStillPasses) {
   Prng prng(12);
-  Tagger tagger(key_of(random_bytes(16, prng)));
+  Tagger tagger(key_of(random_bytes(16, prng)), GetParam());
   Bytes message = random_bytes(131, prng);
   Tag tag = sign(tagger, 7, 99, message, 32);
   for (size_t bit = 0; bit < message.size() * 8; ++bit) {
@@ -128,10 +149,10 @@ TEST(Tag, AnyFlippedBitIsNoticedAndTheNextGoodOneStillPasses) {
   EXPECT_TRUE(tagger.verify(7, 99, message, tag.data()));
 }
 
-TEST(Tag, BelongsToOneSenderCounterAndKey) {
+TEST_P(TagBy, BelongsToOneSenderCounterAndKey) {
   Prng prng(13);
-  Tagger tagger(key_of(random_bytes(16, prng)));
-  Tagger stranger(key_of(random_bytes(16, prng)));
+  Tagger tagger(key_of(random_bytes(16, prng)), GetParam());
+  Tagger stranger(key_of(random_bytes(16, prng)), GetParam());
   const Bytes message = random_bytes(1456, prng);
   const Tag tag = sign(tagger, 3, 1000, message);
   EXPECT_TRUE(tagger.verify(3, 1000, message, tag.data()));
@@ -142,10 +163,10 @@ TEST(Tag, BelongsToOneSenderCounterAndKey) {
   EXPECT_FALSE(stranger.verify(3, 1000, message, tag.data()));
 }
 
-TEST(Tag, AMovedTaggerGoesOnWhereItWas) {
+TEST_P(TagBy, AMovedTaggerGoesOnWhereItWas) {
   Prng prng(14);
   const Bytes key = random_bytes(16, prng);
-  Tagger first(key_of(key));
+  Tagger first(key_of(key), GetParam());
   sign(first, 1, 5, {});
   Tagger second(std::move(first));
   const Bytes message = random_bytes(64, prng);

@@ -19,12 +19,12 @@ constexpr Duration kBlockedRetry = std::chrono::microseconds(300);
 constexpr size_t kLineBytes = 64;
 constexpr size_t kPrefetchBytesMin = 8192;
 
-/// The kernel copies a run out of the tensor, which is in no cache, with one instruction per part
-/// that waits for each line. Asking for all lines first takes less than what it then saves.
-void prefetch(std::span<const iovec> parts) {
-  for (const iovec& part : parts) {
-    const auto* bytes = static_cast<const std::byte*>(part.iov_base);
-    for (size_t at = 0; at < part.iov_len; at += kLineBytes) __builtin_prefetch(bytes + at, 0, 2);
+/// Tags are computed over a run, and the kernel copies it, out of a tensor that is in no cache; the
+/// copy is one instruction per part, which waits for each line. Asking for all lines first takes
+/// less than what it then saves.
+void prefetch(std::span<const std::byte> lanes) {
+  for (size_t at = 0; at < lanes.size(); at += kLineBytes) {
+    __builtin_prefetch(lanes.data() + at, 0, 2);
   }
 }
 
@@ -261,6 +261,9 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
     const auto length = [&](size_t i) {
       return static_cast<uint32_t>(wire::kHeaderBytes + staged[i].lanes.size() + tag);
     };
+    if (run_length * staged[0].lanes.size() >= kPrefetchBytesMin) {
+      for (size_t i = 0; i < run_length; ++i) prefetch(staged[i].lanes);
+    }
     while (count < run_length) {
       const core::Outgoing& item = items[begin + count];
       Operation& operation = *window.operation(item.ticket);
@@ -292,7 +295,6 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
     run.datagram_bytes = length(0);
     run.last_bytes = length(count - 1);
     run.datagrams = static_cast<uint32_t>(count);
-    if (run.bytes() >= kPrefetchBytesMin) prefetch(run.parts);
     net::SendOutcome outcome = socket.send(run);
     if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
     counters_.contributions += outcome.datagrams;
