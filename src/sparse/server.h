@@ -70,18 +70,20 @@ class Server {
                                                    const Options& options);
   Result<void> serve_all();
   Result<void> move_on();
-  Result<void> serve(uint32_t worker);
-  Result<void> begin_round(Desk& desk);
-  Result<void> check(const Paper& paper) const;
-  Result<void> let_go(Desk& desk, const Plan& plan);
-  Result<void> read_bodies(Paper& paper);
-  Result<void> read_order(Paper& paper);
   /// A worker's part of a segment is here. The last one applies and answers.
   Result<void> arrive(const Paper& paper, uint32_t segment);
   Result<void> wait_until(const std::function<bool()>& is_so);
   Result<void> end_round(const Paper& paper);
   Result<void> acknowledge(std::span<const uint32_t> rounds);
   void fail_all(const Error& error);
+
+  // server_reading.cc
+  Result<void> serve(uint32_t worker);
+  Result<void> begin_round(Desk& desk);
+  Result<void> check(const Paper& paper) const;
+  Result<void> let_go(Desk& desk, const Plan& plan);
+  Result<void> read_bodies(Paper& paper);
+  Result<void> read_order(Paper& paper);
 
   // server_segments.cc
   Paper& paper(uint32_t worker, uint32_t round);
