@@ -21,7 +21,7 @@ from verdict import verdict
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE_SUFFIXES = {".cc", ".h", ".hpp", ".inc"}
-API_ROOMS = {"api", "daemon", "cli", "sparse"}
+API_ROOMS = {"api", "daemon", "cli", "sparse", "embedding"}
 BASE_HEADERS = {"sumcast/element.hpp", "sumcast/result.hpp"}
 LINES_MAX = 600
 

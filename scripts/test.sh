@@ -21,8 +21,8 @@ fi
 jobs="$(nproc)"
 
 # Memory and undefined behaviour: everything that handles bytes from outside. Threads: what has them.
-asan_rooms="base wire core numeric table dataset hotset auth net runtime control collective mesh host api sparse ps plan pipeline sim fuzz transcript"
-tsan_rooms="runtime control collective mesh host api sparse ps pipeline"
+asan_rooms="base wire core numeric table dataset hotset auth net runtime control collective mesh host api sparse embedding ps plan pipeline sim fuzz transcript"
+tsan_rooms="runtime control collective mesh host api sparse embedding ps pipeline"
 
 # Installs the PyTorch backend, over the library of the preset `dev`, into an environment of the
 # build folder, and has CTest know it.

@@ -198,8 +198,9 @@ class Group {
   /// Sums the rows that the ranks touched: one contribution for each cell of the table that fits a
   /// datagram, so that nothing is sent for rows nobody touched. Each row is the canonical sum over
   /// the ranks that touched it. Through `in-network`, `server` or `direct`; wire formats native
-  /// (f32, whatever Options::wire says), bf16, fp16 and int8. The table's memory stays the
-  /// operation's until that is done.
+  /// (f32, whatever Options::wire says), bf16, fp16 and int8. Ranks of one host send each for
+  /// itself: the first call of a group that has such ranks opens a group beside it, with its fate.
+  /// The table's memory stays the operation's until that is done.
   Result<void> sum_rows(const RowSum& table, const Call& call = {});
   Result<Work> sum_rows_async(const RowSum& table, const Call& call = {});
   Result<void> barrier(const Call& call = {});

@@ -29,15 +29,15 @@ struct Listening {
 
 }  // namespace
 
-Job::Job(const Meeting& meeting, uint32_t rank, std::vector<uint64_t> ranks,
-         std::chrono::milliseconds timeout)
-    : ranks_(std::move(ranks)), pid_(::getpid()) {
+std::string meet(const Meeting& meeting, uint32_t rank, uint32_t world,
+                 std::chrono::milliseconds timeout,
+                 const std::function<void(const sumcast_options*)>& join) {
   Listening listening{meeting.on_listening, {}, nullptr};
   sumcast_options options{};
   options.size = sizeof options;
   options.job = or_null(meeting.job);
   options.rank = rank;
-  options.world = static_cast<uint32_t>(ranks_.size());
+  options.world = world;
   options.aggregator = or_null(meeting.aggregator);
   options.coordinator = or_null(meeting.coordinator);
   options.key_file = or_null(meeting.key_file);
@@ -48,17 +48,27 @@ Job::Job(const Meeting& meeting, uint32_t rank, std::vector<uint64_t> ranks,
   if (meeting.key.size() == 32) options.key = reinterpret_cast<const uint8_t*>(meeting.key.data());
   options.on_listening = &Listening::call;
   options.user = &listening;
-  const int code = sumcast_context_create(&options, &context_);
-  if (listening.failure) {
-    if (code == SUMCAST_OK) sumcast_context_free(context_);
-    std::rethrow_exception(listening.failure);
-  }
-  if (code != SUMCAST_OK) {
-    throw std::runtime_error(std::string("sumcast: joining the job: ") + sumcast_last_error());
-  }
-  where_ = !listening.where.empty()      ? listening.where
-           : !meeting.aggregator.empty() ? meeting.aggregator
-                                         : meeting.coordinator;
+  join(&options);
+  if (listening.failure) std::rethrow_exception(listening.failure);
+  return !listening.where.empty()      ? listening.where
+         : !meeting.aggregator.empty() ? meeting.aggregator
+                                       : meeting.coordinator;
+}
+
+Job::Job(const Meeting& meeting, uint32_t rank, std::vector<uint64_t> ranks,
+         std::chrono::milliseconds timeout)
+    : ranks_(std::move(ranks)), pid_(::getpid()) {
+  std::unique_ptr<sumcast_context, void (*)(sumcast_context*)> made(nullptr, sumcast_context_free);
+  std::string failure;
+  where_ = meet(meeting, rank, static_cast<uint32_t>(ranks_.size()), timeout,
+                [&](const sumcast_options* options) {
+                  sumcast_context* context = nullptr;
+                  const int code = sumcast_context_create(options, &context);
+                  if (code != SUMCAST_OK) failure = sumcast_last_error();
+                  made.reset(context);
+                });
+  if (!made) throw std::runtime_error("sumcast: joining the job: " + failure);
+  context_ = made.release();
 }
 
 Job::~Job() {

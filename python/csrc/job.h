@@ -24,6 +24,13 @@ struct Meeting {
   std::function<void(const std::string&)> on_listening;  ///< Rank 0 without an aggregator.
 };
 
+/// Gives `join` what the C API needs to meet the others; throws what `on_listening` threw behind
+/// it.
+/// @return where the job met, for error texts.
+std::string meet(const Meeting& meeting, uint32_t rank, uint32_t world,
+                 std::chrono::milliseconds timeout,
+                 const std::function<void(const sumcast_options*)>& join);
+
 /// This process's membership, shared by the process groups made from it; the last one leaves.
 class Job {
  public:

@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "table.h"
 
 namespace py = pybind11;
 
@@ -67,10 +68,13 @@ std::map<std::shared_ptr<Job>, sumcast_counters> collect(Totals& by_group) {
   return jobs;
 }
 
-/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs}
+/// {"groups": {name: {operation: totals}}, "transport": counters of all jobs of groups,
+/// "tables": {name: counters}}
 py::dict stats() {
   Totals by_group;
   std::vector<sumcast_counters> counters;
+  py::dict tables;
+  for (const auto& [name, now] : table_counters()) tables[py::str(name)] = now;
   {
     // Groups that others let go meanwhile end here, which takes a while.
     const py::gil_scoped_release unlocked;
@@ -93,6 +97,7 @@ py::dict stats() {
   py::dict all;
   all["groups"] = by_name;
   all["transport"] = transport;
+  all["tables"] = tables;
   return all;
 }
 
@@ -135,6 +140,7 @@ c10::intrusive_ptr<SumcastBackend> open_group(const std::shared_ptr<Job>& job,
 /// At the end of the program: threads must not run on while the libraries that they use are taken
 /// down. Groups leave one after the other, in the order they were made in.
 void leave_all() {
+  close_tables();
   const py::gil_scoped_release unlocked;
   std::vector<c10::intrusive_ptr<SumcastBackend>> alive;
   {
@@ -164,6 +170,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("__call__", [](const WeakJob& job) { return job.pointer.lock(); });
   py::class_<SumcastBackend, c10d::Backend, c10::intrusive_ptr<SumcastBackend>>(module, "Backend")
       .def_property_readonly("options", &SumcastBackend::getBackendOptions);
+  define_tables(module);
   module.def("stats", &stats);
   module.def("leave_all", &leave_all);
   module.def("join", &join, py::arg("job"), py::arg("aggregator"), py::arg("coordinator"),

@@ -4,10 +4,21 @@
     dist.init_process_group("sumcast")
 
 Importing this package registers the backend; having it installed is enough, since torch finds it by
-its entry point. The extension itself is loaded by the first process group.
+its entry point. The extension itself is loaded by the first process group or table.
+
+    table = sumcast.EmbeddingBag(16)                  # rows by any key, shared by all ranks
 """
 
-__all__ = ["register"]
+__all__ = ["EmbeddingBag", "read_table", "register"]
+
+
+def __getattr__(name):
+    # Not imported before somebody asks: torch imports this package whenever it is imported itself.
+    if name in ("EmbeddingBag", "read_table"):
+        from sumcast import embedding
+
+        return getattr(embedding, name)
+    raise AttributeError(f"module 'sumcast' has no attribute {name!r}")
 
 
 def _create(options, backend_options):

@@ -48,7 +48,8 @@ def _milliseconds(timeout):
     return max(1, int(1000 * timeout))
 
 
-def _join(options, ranks, timeout_ms):
+def _join(options, ranks, timeout_ms, join=_native.join):
+    """Meets the other ranks over options.store; what `join` then makes of the meeting."""
     rank = options.group_rank
     store = options.store
     # One store may serve several starts, one after the other: the n-th start of each rank meets.
@@ -76,10 +77,10 @@ def _join(options, ranks, timeout_ms):
     }
     if rank != 0:
         _hear(store, place, meeting)
-        return _native.join(**meeting)
+        return join(**meeting)
     try:
         _announce(store, place, meeting)
-        job = _native.join(**meeting)
+        job = join(**meeting)
     except Exception as error:
         # The others would wait for the meeting; they are told instead.
         store.set(place, json.dumps({"error": str(error)}))

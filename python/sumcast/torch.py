@@ -11,10 +11,12 @@ __all__ = ["stats", "monitored_barrier"]
 
 
 def stats():
-    """What this process's groups have done.
+    """What this process's groups and tables have done.
 
     Returns {"groups": {name: {operation: {"count", "failed", "bytes", "seconds"}}}, "transport":
-    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}}. Seconds run
+    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}, "tables": {name: {"rounds",
+    "hot_pushed", "cold_pushed", "hot_moved", "cold_pulled", "hot_keys", "hot_changes", "rows_held",
+    "failovers", "checkpoints"}}}. Seconds run
     from the call until its completion was noticed; bytes are those of this rank's input tensors.
     """
     return _native.stats()

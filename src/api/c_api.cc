@@ -14,6 +14,11 @@ namespace {
 /// The sizes of structures when they were first published.
 constexpr size_t kFirstCallBytes =
     offsetof(sumcast_call, timeout_ms) + sizeof(sumcast_call::timeout_ms);
+constexpr size_t kFirstOptionsBytes = offsetof(sumcast_options, key);
+
+std::string text_or(const char* text, const std::string& otherwise) {
+  return text == nullptr ? otherwise : text;
+}
 
 }  // namespace
 
@@ -42,41 +47,24 @@ Result<Call> convert(const sumcast_call* given) {
   return to;
 }
 
-}  // namespace sumcast::c_api
-
-namespace {
-
-using sumcast::ErrorCode;
-using sumcast::c_api::convert;
-using sumcast::c_api::guarded;
-using sumcast::c_api::require;
-
-/// The size of sumcast_options when it was first published.
-constexpr size_t kFirstOptionsBytes = offsetof(sumcast_options, key);
-
-std::string text_or(const char* text, const char* otherwise) {
-  return text == nullptr ? otherwise : text;
-}
-
-sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
-  const auto from = sumcast::c_api::known_part(given, kFirstOptionsBytes, "options");
-  if (!from) return sumcast::fail(from.error());
-  sumcast::Options to;
+Result<Options> convert(const sumcast_options* given) {
+  const auto from = known_part(given, kFirstOptionsBytes, "options");
+  if (!from) return fail(from.error());
+  Options to;
   if (from->world == 0 || from->use_settings != 0) {
-    auto found =
-        from->world == 0 ? sumcast::Options::from_environment() : sumcast::Options::from_settings();
-    if (!found) return sumcast::fail(found.error());
+    auto found = from->world == 0 ? Options::from_environment() : Options::from_settings();
+    if (!found) return fail(found.error());
     to = std::move(*found);
   }
   if (from->world != 0) {
     to.rank = from->rank;
     to.world = from->world;
   }
-  to.job = text_or(from->job, to.job.c_str());
-  to.aggregator = text_or(from->aggregator, to.aggregator.c_str());
-  to.coordinator = text_or(from->coordinator, to.coordinator.c_str());
-  to.key_file = text_or(from->key_file, to.key_file.c_str());
-  to.interface = text_or(from->interface_name, to.interface.c_str());
+  to.job = text_or(from->job, to.job);
+  to.aggregator = text_or(from->aggregator, to.aggregator);
+  to.coordinator = text_or(from->coordinator, to.coordinator);
+  to.key_file = text_or(from->key_file, to.key_file);
+  to.interface = text_or(from->interface_name, to.interface);
   if (from->insecure != 0) to.insecure = true;
   if (from->one_rank_per_host != 0) to.one_rank_per_host = true;
   if (from->key != nullptr) {
@@ -89,16 +77,24 @@ sumcast::Result<sumcast::Options> convert(const sumcast_options* given) {
     };
   }
   if (from->algorithm < 0 || from->algorithm > SUMCAST_SERVER) {
-    return sumcast::fail(ErrorCode::kInvalidArgument, "options: no such algorithm");
+    return fail(ErrorCode::kInvalidArgument, "options: no such algorithm");
   }
   if (from->algorithm != SUMCAST_AUTO) {
-    to.algorithm = static_cast<sumcast::Algorithm>(from->algorithm);
+    to.algorithm = static_cast<Algorithm>(from->algorithm);
   }
-  if (from->timeout_ms > 0) to.timeout = sumcast::c_api::milliseconds_of(from->timeout_ms);
-  if (from->join_timeout_ms > 0)
-    to.join_timeout = sumcast::c_api::milliseconds_of(from->join_timeout_ms);
+  if (from->timeout_ms > 0) to.timeout = milliseconds_of(from->timeout_ms);
+  if (from->join_timeout_ms > 0) to.join_timeout = milliseconds_of(from->join_timeout_ms);
   return to;
 }
+
+}  // namespace sumcast::c_api
+
+namespace {
+
+using sumcast::ErrorCode;
+using sumcast::c_api::convert;
+using sumcast::c_api::guarded;
+using sumcast::c_api::require;
 
 sumcast::Result<void> check(int type, int reduction) {
   if (type < 0 || type > SUMCAST_BOOL || reduction < 0 || reduction > SUMCAST_XOR) {
@@ -169,7 +165,7 @@ int sumcast_group_create(sumcast_context* context, const uint32_t* ranks, size_t
     if (auto r = require(context, "context"); !r) return r;
     if (auto r = require(ranks, "ranks"); !r) return r;
     if (auto r = require(group, "group"); !r) return r;
-    auto made = context->value->new_group({ranks, ranks + count}, text_or(key, ""));
+    auto made = context->value->new_group({ranks, ranks + count}, key == nullptr ? "" : key);
     if (!made) return sumcast::fail(made.error());
     *group = new sumcast_group{std::move(*made)};
     return {};

@@ -72,6 +72,16 @@ void fill_known_part(T* to, T whole) {
   }
 }
 
+/// May a structure that the caller wants filled be written to?
+///
+/// @param first_bytes  as of known_part().
+template <typename T>
+Result<void> check_room(const T* to, size_t first_bytes, std::string_view name) {
+  if (to != nullptr && to->size >= first_bytes && to->size <= kStructBytesMax) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{0}: set `size` to sizeof(sumcast_{0})", name));
+}
+
 /// A pointer that must not be NULL.
 inline Result<void> require(const void* pointer, std::string_view name) {
   if (pointer != nullptr) return {};
@@ -81,6 +91,7 @@ inline Result<void> require(const void* pointer, std::string_view name) {
 /// Keeps the text, returns the code.
 int report(const Error& error);
 Result<Call> convert(const sumcast_call* from);
+Result<Options> convert(const sumcast_options* from);
 
 /// Runs `body`, which returns a Result<void>; keeps what went wrong.
 template <typename Body>

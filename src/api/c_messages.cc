@@ -109,11 +109,8 @@ int sumcast_group_check(const sumcast_group* group) {
 int sumcast_context_counters(const sumcast_context* context, sumcast_counters* counters) {
   return guarded([&]() -> sumcast::Result<void> {
     if (auto r = require(context, "context"); !r) return r;
-    if (counters == nullptr || counters->size < kFirstCountersBytes ||
-        counters->size > sumcast::c_api::kStructBytesMax) {
-      return sumcast::fail(ErrorCode::kInvalidArgument,
-                           "counters: set `size` to sizeof(sumcast_counters)");
-    }
+    auto room = sumcast::c_api::check_room(counters, kFirstCountersBytes, "counters");
+    if (!room) return room;
     const sumcast::Counters now = context->value->counters();
     sumcast::c_api::fill_known_part(counters, {0, now.datagrams_sent, now.datagrams_received,
                                                now.retransmits, now.rejected, now.bytes_folded});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "api/context_state.h"
 #include "auth/key_file.h"
@@ -369,7 +370,7 @@ Result<void> Context::Impl::start_engine(const net::Endpoint& coordinator, Insta
 }
 
 Result<Group> Context::Impl::open_group(const std::string& name, const std::vector<uint32_t>& ranks,
-                                        const std::shared_ptr<Impl>& self) {
+                                        const std::shared_ptr<Impl>& self, bool apart) {
   control::OpenGroup request;
   request.key = name;
   for (const uint32_t rank : ranks) request.ranks.emplace_back(static_cast<uint16_t>(rank));
@@ -380,6 +381,7 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
       std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
   auto plan = client->open_group(request);
   if (!plan) return fail(plan.error());
+  if (apart) std::iota(plan->hosts.begin(), plan->hosts.end(), 0u);
   messenger->open_group(plan->group);
   Group group;
   group.state_ = std::make_shared<Group::State>();
@@ -425,6 +427,22 @@ void Context::Impl::on_abort(std::optional<GroupId> group, const Error& error,
 
 /// Everything of this group that runs here ends; later calls return the error at once.
 void Context::Impl::end_group(GroupId group, const Error& error) {
+  // A group before that of its rows: whoever hears that rows have failed finds both ended.
+  std::vector<GroupId> all;
+  {
+    const std::lock_guard lock(teams_mutex);
+    for (const auto& [whole, rows] : row_groups) {
+      if (rows == group) all.push_back(whole);
+    }
+    all.push_back(group);
+    for (const auto& [whole, rows] : row_groups) {
+      if (whole == group) all.push_back(rows);
+    }
+  }
+  for (const GroupId one : all) end_one(one, error);
+}
+
+void Context::Impl::end_one(GroupId group, const Error& error) {
   abort_teams(group, error);
   engine->abort(group, error);
   messenger->abort(group, error);

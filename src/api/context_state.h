@@ -58,8 +58,9 @@ struct Context::Impl final : public control::ClientObserver {
   Result<void> join();
   Result<void> start_engine(const net::Endpoint& coordinator, Instant deadline);
   void leave();
+  /// @param apart  each rank is a host for itself in this group.
   Result<Group> open_group(const std::string& key, const std::vector<uint32_t>& ranks,
-                           const std::shared_ptr<Impl>& self);
+                           const std::shared_ptr<Impl>& self, bool apart = false);
   bool left = false;
   /// A group is about to close here: what it did last is still to be told (activity()).
   void note_closing(GroupId group);
@@ -71,6 +72,8 @@ struct Context::Impl final : public control::ClientObserver {
   std::mutex teams_mutex;
   std::vector<std::weak_ptr<api::TeamRunner>> teams;  // Of the groups that are open.
   std::string user_tag;                               // As the engine has it.
+  /// Groups whose ranks share hosts, each with the group of the same ranks that sums their rows.
+  std::vector<std::pair<GroupId, GroupId>> row_groups;
   /// What the coordinator is told about the host: equal on ranks that may share memory.
   std::string host_name() const;
   void probe_host(Instant deadline);
@@ -79,7 +82,9 @@ struct Context::Impl final : public control::ClientObserver {
                                                       const control::OpenGroup& request);
   std::vector<std::shared_ptr<api::TeamRunner>> open_teams();
   void abort_teams(std::optional<GroupId> group, const Error& error);
+  /// With its group for rows, or the one that it is that of.
   void end_group(GroupId group, const Error& error);
+  void end_one(GroupId group, const Error& error);
   void close_team(const std::shared_ptr<api::TeamRunner>& team);
   void set_tag(const std::string& text);
   /// Of all groups, through the engine and through shared memory.
@@ -143,6 +148,9 @@ struct Group::State {
   std::shared_ptr<api::TeamRunner> team;  // Where hosts have several ranks; else null.
   std::shared_ptr<MeshRunner> runner = std::make_shared<MeshRunner>();
   uint32_t mesh_sequence = 0;
+  std::mutex apart_mutex;
+  std::shared_ptr<State>
+      apart;  // With a team, from the first sum of rows on: the same ranks apart.
 
   ~State();
   WireFormat default_format(const wire::OperationDescriptor& what) const;
@@ -151,6 +159,7 @@ struct Group::State {
                       const collective::RowLists& rows = {});
   Result<Work> submit_rows(const std::shared_ptr<State>& self, const RowSum& table,
                            const Call& call, bool waits);
+  Result<std::shared_ptr<State>> open_apart();
   /// Submits and waits.
   Result<void> perform(const std::shared_ptr<State>& self, const wire::OperationDescriptor& what,
                        const void* in, void* out, const Call& call);

@@ -64,6 +64,11 @@ Group::State::~State() {
   } else if (runner->thread.joinable()) {
     runner->thread.join();
   }
+  if (apart) {
+    const std::lock_guard lock(context->teams_mutex);
+    std::erase(context->row_groups, std::pair(plan.group, apart->plan.group));
+  }
+  apart.reset();
   context->note_closing(plan.group);
   if (team) context->close_team(team);
   if (context->client) context->client->close_group(plan.group);

@@ -133,14 +133,13 @@ void MeshRunner::run() {
 Result<void> Group::State::wait_mesh(Work::State& work, Instant deadline) {
   {
     std::unique_lock lock(runner->mutex);
-    // Run what is queued up to this operation, unless another thread is at it.
-    while (!runner->queue.empty() && !runner->busy) {
-      const bool mine = runner->queue.front().work.get() == &work;
-      runner->run_front(lock);
-      if (mine) break;
-      std::lock_guard done(work.mutex);
-      if (work.outcome) break;
-    }
+    // Run what is queued up to this operation, unless another thread is at it. Once this operation
+    // is done the others are not this caller's business: it has its own to do beside them.
+    const auto done = [&] {
+      std::lock_guard guard(work.mutex);
+      return work.outcome.has_value();
+    };
+    while (!done() && !runner->queue.empty() && !runner->busy) runner->run_front(lock);
   }
   std::unique_lock lock(work.mutex);
   while (!work.outcome) {

@@ -53,6 +53,34 @@ Result<void> check(const RowSum& table, const Call& call, Algorithm algorithm, u
 
 }  // namespace
 
+/// Rows are folded rank by rank, whoever shares a host, as servers fold them (ADR 12): by the same
+/// ranks in a group that knows no hosts. Opened by the first sum of rows, which all ranks call; the
+/// two groups have one fate.
+Result<std::shared_ptr<Group::State>> Group::State::open_apart() {
+  const std::lock_guard lock(apart_mutex);
+  const auto ended = context->mesh->aborted(plan.group);
+  if (ended) return fail(*ended);
+  if (apart) return apart;
+  std::vector<uint32_t> ranks;
+  for (const Rank one : plan.ranks) ranks.push_back(one.value);
+  const std::string key = fmt::format("rows of {} {}", plan.group.value, plan.key);
+  auto opened = context->open_group(key, ranks, context, true);
+  if (!opened) return fail(opened.error());
+  {
+    const std::lock_guard teams_lock(context->teams_mutex);
+    context->row_groups.emplace_back(plan.group, opened->state_->plan.group);
+  }
+  // Either may have ended before the two were known to belong together.
+  for (const GroupId group : {plan.group, opened->state_->plan.group}) {
+    const auto late = context->mesh->aborted(group);
+    if (!late) continue;
+    context->end_group(group, *late);
+    return fail(*late);
+  }
+  apart = opened->state_;
+  return apart;
+}
+
 Result<Work> Group::State::submit_rows(const std::shared_ptr<State>& self, const RowSum& table,
                                        const Call& call, bool waits) {
   const auto size = static_cast<uint32_t>(plan.ranks.size());
@@ -63,9 +91,9 @@ Result<Work> Group::State::submit_rows(const std::shared_ptr<State>& self, const
     return fail(fine.error());
   }
   if (team) {
-    return fail(ErrorCode::kUnsupported,
-                "rows are not summed in shared memory yet: join with one_rank_per_host "
-                "(SUMCAST_ONE_RANK_PER_HOST=1) on all ranks");
+    auto ranks_apart = open_apart();
+    if (!ranks_apart) return fail(ranks_apart.error());
+    return (*ranks_apart)->submit_rows(*ranks_apart, table, call, waits);
   }
   wire::OperationDescriptor what;
   what.kind = table.root ? wire::OperationKind::kRowReduce : wire::OperationKind::kRowSum;

@@ -252,5 +252,56 @@ TEST(RowSum, TablesOfDifferentWidthAreAMismatchOnAllRanksAndNothingIsWritten) {
   });
 }
 
+/// Ranks that share memory for everything else (ADR 12).
+TEST(RowSum, RanksOfOneHostAreFoldedOneByOne) {
+  sumcast::with_job(3, [&](Context& context) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const Contribution mine = draw(context.rank(), seed, 2000, 5, 0.3);
+      Table table(2000, 5);
+      std::vector<float> dense(10'000, static_cast<float>(context.rank() + 1));
+      auto beside = context.world().all_reduce_async(dense.data(), dense.data(), dense.size(),
+                                                     ElementType::kF32);
+      ASSERT_TRUE(beside.has_value()) << beside.error().what;
+      auto done = context.world().sum_rows(table.call(2000, 5, mine));
+      ASSERT_TRUE(done.has_value()) << done.error().what;
+      ASSERT_TRUE(beside->wait().has_value());
+      EXPECT_EQ(dense.back(), 6.0f);
+      expect_sums(reference(3, seed, 2000, 5, 0.3), table.sums, table.present, 2000, 5);
+    }
+  });
+}
+
+TEST(RowSum, WhatEndsRowsOfRanksThatShareAHostEndsTheGroup) {
+  sumcast::with_job(2, [&](Context& context) {
+    Group& world = context.world();
+    const uint16_t width = context.rank() == 0 ? 2 : 3;
+    const Contribution mine{{4}, {1, 2, 3}};
+    Table table(100, width);
+    auto done = world.sum_rows(table.call(100, width, mine));
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, ErrorCode::kMismatch);
+    EXPECT_TRUE(world.aborted().has_value());
+    EXPECT_EQ(world.barrier().error().code, ErrorCode::kMismatch);
+    EXPECT_EQ(world.sum_rows(table.call(100, width, mine)).error().code, ErrorCode::kMismatch);
+  });
+}
+
+TEST(RowSum, AnAbortOfTheGroupEndsRowsThatAreUnderWay) {
+  sumcast::with_job(2, [&](Context& context) {
+    Group& world = context.world();
+    const Contribution mine{{4}, {1, 2}};
+    Table table(100, 2);
+    ASSERT_TRUE(world.sum_rows(table.call(100, 2, mine)).has_value());
+    if (context.rank() == 1) {
+      world.abort("enough of it");
+      EXPECT_FALSE(world.sum_rows(table.call(100, 2, mine)).has_value());
+      return;
+    }
+    auto done = world.sum_rows(table.call(100, 2, mine));
+    ASSERT_FALSE(done.has_value());
+    EXPECT_THAT(done.error().what, HasSubstr("enough of it"));
+  });
+}
+
 }  // namespace
 }  // namespace sumcast

@@ -103,6 +103,7 @@ trainer::TrainOptions options_for(const trainer::TrainOptions& base,
   options.momentum = setting.momentum;
   options.score_epochs = true;
   options.pipeline = {};
+  options.pipeline.warmup_steps = base.pipeline.warmup_steps;
   options.pipeline.width = variant.width;
   options.pipeline.forecast = variant.forecast;
   options.pipeline.compensation = variant.compensation;

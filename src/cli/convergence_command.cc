@@ -25,6 +25,8 @@ constexpr int kExitUsage = 2;
 /// Ranks are threads of this process; one that is this late has been lost.
 constexpr Duration kPatience = 120s;
 constexpr size_t kLossesAveraged = 20;
+/// What results without mention of it have been run with.
+constexpr uint64_t kWarmupOfOldGrids = 2;
 
 struct ConvergenceFlags {
   uint32_t workers = 4;
@@ -32,6 +34,7 @@ struct ConvergenceFlags {
   int batch = 128;
   int images = 0;
   uint32_t seeds = 3;
+  uint64_t warmup_steps = pipeline::PipelineOptions{}.warmup_steps;
   std::vector<std::string> settings = {"sgd", "adamw"};
   std::vector<std::string> variants;  ///< Empty: all.
   std::string results = "sumcast-convergence.jsonl";
@@ -78,12 +81,16 @@ Result<Grid> grid_of(const ConvergenceFlags& flags) {
   grid.base.epochs = flags.epochs;
   grid.base.batch = flags.batch;
   grid.base.limit_images = flags.images;
+  grid.base.pipeline.warmup_steps = flags.warmup_steps;
   if (const auto problems = grid.base.validate(); !problems.empty()) {
     return fail(ErrorCode::kInvalidArgument, problems.front());
   }
   grid.text =
       fmt::format("{} workers, {} epochs of {} images, batch {}", flags.workers, flags.epochs,
                   flags.images == 0 ? "all" : std::to_string(flags.images), flags.batch);
+  if (flags.warmup_steps != kWarmupOfOldGrids) {
+    grid.text += fmt::format(", {} synchronous steps first", flags.warmup_steps);
+  }
   return grid;
 }
 
@@ -207,6 +214,10 @@ CLI::App* add_convergence_command(CLI::App& bench, int& exit_code) {
   command->add_option("--epochs", flags->epochs, "Passes over the images")->capture_default_str();
   command->add_option("--batch", flags->batch, "Images per worker and step")->capture_default_str();
   command->add_option("--images", flags->images, "Train on the first so many; 0: all")
+      ->capture_default_str();
+  command
+      ->add_option("--warmup-steps", flags->warmup_steps,
+                   "Synchronous steps before gradients are late")
       ->capture_default_str();
   command->add_option("--seeds", flags->seeds, "Runs of each, seeds from 1")->capture_default_str();
   command->add_option("--setting", flags->settings, "Comma-separated: " + setting_names())

@@ -1,4 +1,4 @@
-// The library's asynchronous all-reduce as the pipeline's Averager.
+// The library's asynchronous operations as the pipeline's Averager.
 #pragma once
 
 #include <array>
@@ -7,24 +7,21 @@
 
 #include "base/time.h"
 #include "pipeline/averager.h"
+#include "pipeline/encoder.h"
 #include "sumcast/sumcast.hpp"
 
 namespace sumcast::cli {
 
-/// Over one group; the library's own thread moves the datagrams while the caller computes. One
-/// thread.
-class GroupAverager final : public pipeline::Averager {
+/// Over one group; the library's own thread moves the bytes while the caller computes. Notes when
+/// means were under way and how long they were waited for. One thread.
+class WatchedAverager : public pipeline::Averager {
  public:
-  /// @param group  outlives this.
-  /// @param call   of the means; sums of facts go the same way, unrounded.
-  GroupAverager(Group& group, const Call& call) : group_(group), call_(call) {}
-
   uint32_t ranks() const override { return group_.size(); }
   uint32_t rank() const override { return group_.rank(); }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override;
-  Result<void> finish_mean(uint32_t slot) override;
-  Result<void> begin_sum(uint32_t slot, std::span<double> values) override;
-  Result<void> finish_sum(uint32_t slot) override;
+  Result<void> begin_mean(uint32_t slot, std::span<float> values) final;
+  Result<void> finish_mean(uint32_t slot) final;
+  Result<void> begin_sum(uint32_t slot, std::span<double> values) final;
+  Result<void> finish_sum(uint32_t slot) final;
 
   /// For each mean that is done, the time that its begin and finish took together.
   const std::vector<Duration>& waits() const { return waits_; }
@@ -36,9 +33,20 @@ class GroupAverager final : public pipeline::Averager {
   /// Begin and end of means that were begun while record() was on.
   const std::vector<std::pair<Instant, Instant>>& recorded() const { return recorded_; }
 
+ protected:
+  /// @param group  outlives this.
+  /// @param call   of the sums of facts.
+  WatchedAverager(Group& group, const Call& call) : group_(group), facts_call_(call) {}
+  Group& group() { return group_; }
+
  private:
+  /// Begins the operation that will make a mean of `values`.
+  virtual Result<Work> start(uint32_t slot, std::span<float> values) = 0;
+  /// It has ended.
+  virtual Result<void> arrived(uint32_t) { return {}; }
+
   Group& group_;
-  Call call_;
+  Call facts_call_;
   std::array<Work, kSlots> means_, sums_;
   std::array<Instant, kSlots> begun_{};
   std::array<Duration, kSlots> spent_{};
@@ -47,5 +55,40 @@ class GroupAverager final : public pipeline::Averager {
   std::array<bool, kSlots> open_{};  ///< Begun while recording, and not seen to end.
   std::vector<std::pair<Instant, Instant>> recorded_;
 };
+
+/// Means by all-reduce.
+class GroupAverager final : public WatchedAverager {
+ public:
+  /// @param call  of the means; sums of facts go the same way, unrounded.
+  GroupAverager(Group& group, const Call& call);
+
+ private:
+  Result<Work> start(uint32_t slot, std::span<float> values) override;
+
+  Call call_;
+};
+
+/// Means of encoders' messages, which every rank gathers and adds up in the order of ranks.
+class GatherAverager final : public WatchedAverager {
+ public:
+  /// @param encoder  of the pipeline whose means these are: begin_mean() is called right after its
+  ///                 encode(), and what its message() says is what travels. Outlives this.
+  GatherAverager(Group& group, const pipeline::Encoder& encoder);
+
+ private:
+  Result<Work> start(uint32_t slot, std::span<float> values) override;
+  Result<void> arrived(uint32_t slot) override;
+
+  struct Gathered {
+    std::vector<std::byte> own, all;
+    std::span<float> values;
+  };
+  const pipeline::Encoder& encoder_;
+  std::array<Gathered, kSlots> slots_;
+};
+
+/// A mean of `ranks` messages that lie one after the other in `all`, in the order of ranks.
+Result<void> mean_of_messages(const pipeline::Encoder& encoder, std::span<const std::byte> all,
+                              uint32_t ranks, std::span<float> mean);
 
 }  // namespace sumcast::cli

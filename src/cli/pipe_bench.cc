@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "auth/key_file.h"
 #include "cli/bench_site.h"
-#include "cli/pipe_crew.h"
-#include "cli/pipe_forecast.h"
+#include "cli/pipe_place.h"
 #include "lab/privileges.h"
 #include "runtime/clock.h"
 #include "trainer/workload.h"
@@ -18,183 +16,173 @@
 namespace sumcast::cli {
 namespace {
 
-using plan::Schedule;
+/// Steps from which the links' rates are computed.
+constexpr uint32_t kRateSteps = 15;
 
-/// What a cell lasts, warming up excluded; and the fewest and most steps of it.
-constexpr double kCellSeconds = 4, kCellSecondsQuick = 1.5;
-constexpr uint32_t kStepsMin = 5, kStepsMax = 60;
-constexpr uint32_t kWarmSteps = 3, kWarmStepsQuick = 2;
-/// Steps without sums that computing is taken from; repeats of a probe's measurements.
-constexpr uint32_t kAloneSteps = 25, kAloneStepsQuick = 15;
-constexpr uint32_t kProbeRepeats = 7, kProbeRepeatsQuick = 5;
-constexpr Duration kPatience = 180s;
+PipeEffort effort_of(bool quick) {
+  PipeEffort effort;
+  effort.quick = quick;
+  if (!quick) return effort;
+  effort.alone_steps = 6;
+  effort.probe_repeats = 5;
+  effort.warm_steps = 2;
+  effort.cell_seconds = 1.5;
+  return effort;
+}
 
-/// One rate's links, with the crews that have joined over them.
-struct Place {
-  double ratio = 0;
-  std::unique_ptr<lab::Cluster> cluster;
-  std::unique_ptr<PipeCrew> crew, server_crew;
-  PipeCalibration calibration;
+/// One model, one number of workers, one delay.
+struct Block {
+  std::string model;
+  uint32_t workers = 0;
+  Duration delay{0};
 };
 
 class PipeBench {
  public:
   PipeBench(const PipeBenchOptions& options, report::Progress& progress, const PipeRowFn& on_row,
-            std::string key_file)
-      : options_(options), progress_(progress), on_row_(on_row), key_file_(std::move(key_file)) {}
+            std::string key_file, std::vector<PipeRow> known)
+      : options_(options),
+        effort_(effort_of(options.quick)),
+        progress_(progress),
+        on_row_(on_row),
+        key_file_(std::move(key_file)),
+        known_(std::move(known)) {
+    if (options.patience) deadline_ = runtime::monotonic_now() + *options.patience;
+  }
 
-  Result<std::vector<PipeRow>> run() {
+  Result<PipeOutcome> run() {
     for (const std::string& model : options_.models) {
-      std::vector<Place> places;
-      if (auto done = calibrate(model, places); !done) return fail(done.error());
-      std::vector<PipeRow> rows = predict(model, places);
-      if (auto written = write_down(rows); !written) return fail(written.error());
-      if (auto done = measure(places, rows); !done) return fail(done.error());
-      std::move(rows.begin(), rows.end(), std::back_inserter(rows_));
+      for (const uint32_t workers : options_.workers) {
+        for (const Duration delay : options_.delays) {
+          if (auto done = run_block({model, workers, delay}); !done) {
+            return fail(done.error().within(fmt::format("{}, {} workers{}", model, workers,
+                                                        delay > Duration{0} ? ", delayed" : "")));
+          }
+        }
+      }
     }
-    return std::move(rows_);
+    return std::move(outcome_);
   }
 
  private:
-  Result<void> calibrate(const std::string& model, std::vector<Place>& places) {
-    const auto layers = trainer::workload_layers(model).value();
-    double bytes = 0;
-    for (const trainer::DenseShape& l : layers) bytes += 4.0 * l.inputs * l.outputs;
-    const uint64_t stages = 1 + options_.ratios.size();
-    progress_.begin(model + ": calibration", stages, runtime::monotonic_now());
-    PipeCalibration alone;
-    if (auto done = measure_alone(model, alone); !done) return done;
-    const double compute_s = alone.alone_sync.step_s;
-    for (const double ratio : options_.ratios) {
-      progress_.update(places.size() + 1, runtime::monotonic_now());
-      Result<Place> place = make_place(
-          model, ratio,
-          rate_for_ratio(ratio, bytes, compute_s, static_cast<uint32_t>(options_.workers)), alone);
-      if (!place) return fail(place.error().within(fmt::format("ratio {}", ratio)));
-      places.push_back(std::move(*place));
-    }
-    progress_.finish(runtime::monotonic_now());
-    return {};
+  bool time_is_up() const { return runtime::monotonic_now() >= deadline_; }
+
+  std::vector<plan::Mode> modes_of(const Block& block) const {
+    return pipe_modes(options_.quick, block.delay > Duration{0});
   }
 
-  Result<void> measure_alone(const std::string& model, PipeCalibration& alone) {
-    lab::ClusterOptions wanted;
-    wanted.workers = options_.workers;
-    Result<lab::Cluster> cluster = lab::Cluster::on_loopback(wanted);
-    if (!cluster) return fail(cluster.error());
-    auto crew = PipeCrew::start(*cluster, PipeSite::kNone, model, key_file_);
-    if (!crew) return fail(crew.error());
-    PipeTask task;
-    task.kind = PipeTask::Kind::kAlone;
-    task.steps = options_.quick ? kAloneStepsQuick : kAloneSteps;
-    for (uint32_t width = 1; width <= 4; ++width) {
-      if (options_.quick && width > 2) break;
-      task.mode = {width == 1 ? Schedule::kSync : Schedule::kPipe, plan::Collective::kInNetwork,
-                   WireFormat::kNative, width};
-      const auto answers = (*crew)->perform(task, kPatience);
-      if (!answers) return fail(answers.error());
-      (width == 1 ? alone.alone_sync : alone.alone_pipe[width]) = joined(*answers);
-    }
-    return {};
-  }
-
-  Result<Place> make_place(const std::string& model, double ratio, uint64_t rate,
-                           const PipeCalibration& alone) {
-    Place place;
-    place.ratio = ratio;
-    place.calibration = alone;
-    lab::ClusterOptions wanted;
-    wanted.workers = options_.workers;
-    wanted.rate_bits_per_second = rate;
-    wanted.with_server = true;
-    Result<lab::Cluster> cluster = lab::Cluster::build(wanted);
-    if (!cluster) return fail(cluster.error());
-    place.cluster = std::make_unique<lab::Cluster>(std::move(*cluster));
-    auto crew = PipeCrew::start(*place.cluster, PipeSite::kAggregator, model, key_file_);
-    if (!crew) return fail(crew.error());
-    place.crew = std::move(*crew);
-    auto server = PipeCrew::start(*place.cluster, PipeSite::kServer, model, key_file_);
-    if (!server) return fail(server.error());
-    place.server_crew = std::move(*server);
-
-    PipeTask task;
-    task.kind = PipeTask::Kind::kProbe;
-    task.steps = options_.quick ? kProbeRepeatsQuick : kProbeRepeats;
-    for (const WireFormat wire : {WireFormat::kNative, WireFormat::kBF16, WireFormat::kInt8}) {
-      task.pairs.emplace_back(plan::Collective::kInNetwork, wire);
-    }
-    task.pairs.emplace_back(plan::Collective::kRing, WireFormat::kNative);
-    if (auto done = probe(*place.crew, task, place); !done) return fail(done.error());
-    task.pairs = {{plan::Collective::kServer, WireFormat::kNative}};
-    if (auto done = probe(*place.server_crew, task, place); !done) return fail(done.error());
-    return place;
-  }
-
-  Result<void> probe(PipeCrew& crew, const PipeTask& task, Place& place) {
-    const auto answers = crew.perform(task, kPatience);
-    if (!answers) return fail(answers.error());
-    plan::Calibration& network = place.calibration.network;
-    for (const auto& [mode, line] : answers->front().lines) {
-      network.measured[{mode.collective, mode.wire}] = line;
-    }
-    network.compute_jitter = place.calibration.alone_sync.deviation;
-    network.network_jitter = answers->front().network_deviation;
-    return {};
-  }
-
-  std::vector<PipeRow> predict(const std::string& model, const std::vector<Place>& places) const {
+  /// All cells of the block, with what the results file says of them.
+  std::vector<PipeRow> cells_of(const Block& block) const {
     std::vector<PipeRow> rows;
-    for (const Place& place : places) {
-      for (const plan::Mode& mode : pipe_modes(options_.quick)) {
-        PipeRow& row = rows.emplace_back();
-        row.model = model;
+    for (const double ratio : options_.ratios) {
+      for (const plan::Mode& mode : modes_of(block)) {
+        PipeRow row;
+        row.model = block.model;
+        row.workers = block.workers;
+        row.delay = block.delay;
+        row.ratio = ratio;
         row.mode = mode;
-        row.ratio = place.ratio;
-        row.workers = static_cast<uint32_t>(options_.workers);
-        row.rate_bps = place.cluster->options().rate_bits_per_second;
-        row.compute_s = place.calibration.alone_sync.step_s;
-        row.predicted = forecast(place.calibration, mode, row.workers);
+        // The last line of a cell is its measurement, if there is one.
+        for (const PipeRow& known : known_) {
+          if (same_cell(known, row)) row = known;
+        }
+        rows.push_back(std::move(row));
       }
     }
     return rows;
   }
 
-  /// Before the first cell runs: what was predicted cannot be adjusted afterwards.
-  Result<void> write_down(const std::vector<PipeRow>& rows) const {
-    if (options_.predictions.empty()) return {};
-    std::ofstream file(options_.predictions, std::ios::app);
-    for (const PipeRow& row : rows) file << to_json_line(row) << "\n";
-    file.flush();
-    if (file) return {};
-    return fail(ErrorCode::kSystem, "cannot write the predictions to " + options_.predictions);
+  Result<void> run_block(const Block& block) {
+    std::vector<PipeRow> rows = cells_of(block);
+    const auto unforeseen = [](const PipeRow& row) { return row.predicted.step_s == 0; };
+    if (std::ranges::any_of(rows, unforeseen)) {
+      if (time_is_up()) {
+        outcome_.left += rows.size();
+        return {};
+      }
+      if (auto done = predict(block, rows); !done) return done;
+      if (auto written = write_down(rows, options_.predictions); !written) return written;
+      if (auto written = write_down(rows, options_.results); !written) return written;
+    }
+    return measure(block, rows);
   }
 
-  Result<void> measure(std::vector<Place>& places, std::vector<PipeRow>& rows) {
-    progress_.begin(rows.front().model + ": cells", rows.size(), runtime::monotonic_now());
-    const size_t per_place = rows.size() / places.size();
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Place& place = places[i / per_place];
-      PipeRow& row = rows[i];
-      PipeTask task;
-      task.mode = row.mode;
-      task.warm = options_.quick ? kWarmStepsQuick : kWarmSteps;
-      const double seconds = options_.quick ? kCellSecondsQuick : kCellSeconds;
-      task.steps = static_cast<uint32_t>(
-          std::clamp(seconds / row.predicted.step_s, double{kStepsMin}, double{kStepsMax}));
-      task.order = order_for(place.calibration, row.mode, row.workers);
-      PipeCrew& crew =
-          row.mode.collective == plan::Collective::kServer ? *place.server_crew : *place.crew;
-      if (auto drained = place.cluster->drain(5s); !drained) return drained;
-      const auto answers = crew.perform(task, kPatience);
-      if (!answers) {
-        return fail(answers.error().within(
-            fmt::format("{}, ratio {}, {}", row.model, row.ratio, plan::describe(row.mode))));
+  /// Calibrates over links of every ratio, then predicts all cells anew: those of one block rest on
+  /// one calibration.
+  Result<void> predict(const Block& block, std::vector<PipeRow>& rows) {
+    const auto layers = trainer::workload_layers(block.model).value();
+    double bytes = 0;
+    for (const trainer::DenseShape& l : layers) bytes += 4.0 * l.inputs * l.outputs;
+    progress_.begin(fmt::format("{}, {} workers: calibration", block.model, block.workers),
+                    1 + options_.ratios.size(), runtime::monotonic_now());
+    const Result<double> compute_s =
+        computing_alone(block.model, block.workers, kRateSteps, key_file_);
+    if (!compute_s) return fail(compute_s.error());
+    std::vector<plan::Calibration> networks;
+    std::vector<uint64_t> rates;
+    PipeCalibration calibration;
+    for (const double ratio : options_.ratios) {
+      progress_.update(networks.size() + 1, runtime::monotonic_now());
+      rates.push_back(rate_for_ratio(ratio, bytes, *compute_s, block.workers));
+      auto place = PipePlace::open({block.model, block.workers, ratio, block.delay, rates.back()},
+                                   effort_, key_file_);
+      if (!place) return fail(place.error());
+      plan::Calibration& network = networks.emplace_back();
+      if (auto done = (*place)->calibrate(network, calibration.computing); !done) {
+        return fail(done.error().within(fmt::format("ratio {}", ratio)));
       }
-      const PipeAnswer all = joined(*answers);
-      row.step_s = all.step_s;
-      row.idle_share = all.idle_share;
-      row.spans = all.spans;
-      on_row_(row);
+    }
+    progress_.finish(runtime::monotonic_now());
+    const size_t per_place = rows.size() / options_.ratios.size();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      PipeRow& row = rows[i];
+      calibration.network = networks[i / per_place];
+      row.rate_bps = rates[i / per_place];
+      row.compute_s = calibration.computing.of({}).step_s;
+      row.predicted = forecast(calibration, row.mode, row.workers);
+      row.order = order_for(calibration, row.mode, row.workers);
+      row.step_s = 0;  // What was measured beside other predictions counts no more.
+    }
+    return {};
+  }
+
+  static Result<void> write_down(const std::vector<PipeRow>& rows, const std::string& path) {
+    if (path.empty()) return {};
+    std::ofstream file(path, std::ios::app);
+    for (const PipeRow& row : rows) file << to_json_line(row, true) << "\n";
+    file.flush();
+    if (file) return {};
+    return fail(ErrorCode::kSystem, "cannot write to " + path);
+  }
+
+  Result<void> measure(const Block& block, std::vector<PipeRow>& rows) {
+    progress_.begin(fmt::format("{}, {} workers: cells", block.model, block.workers), rows.size(),
+                    runtime::monotonic_now());
+    std::unique_ptr<PipePlace> place;
+    double ratio_of_place = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      PipeRow& row = rows[i];
+      if (row.step_s == 0) {
+        if (time_is_up()) {
+          ++outcome_.left;
+          continue;
+        }
+        if (!place || ratio_of_place != row.ratio) {
+          place.reset();  // Its processes first.
+          auto opened = PipePlace::open(
+              {row.model, row.workers, row.ratio, row.delay, row.rate_bps}, effort_, key_file_);
+          if (!opened) return fail(opened.error());
+          place = std::move(*opened);
+          ratio_of_place = row.ratio;
+        }
+        if (auto done = place->measure(row); !done) {
+          return fail(done.error().within(
+              fmt::format("ratio {}, {}", row.ratio, plan::describe(row.mode))));
+        }
+        on_row_(row);
+        if (auto written = write_down({row}, options_.results); !written) return written;
+      }
+      outcome_.rows.push_back(row);
       progress_.update(i + 1, runtime::monotonic_now());
     }
     progress_.finish(runtime::monotonic_now());
@@ -202,18 +190,36 @@ class PipeBench {
   }
 
   const PipeBenchOptions& options_;
+  const PipeEffort effort_;
   report::Progress& progress_;
   const PipeRowFn& on_row_;
   std::string key_file_;
-  std::vector<PipeRow> rows_;
+  std::vector<PipeRow> known_;
+  Instant deadline_ = Instant::never();
+  PipeOutcome outcome_;
 };
+
+Result<std::vector<PipeRow>> read_results(const std::string& path) {
+  std::vector<PipeRow> rows;
+  if (path.empty()) return rows;
+  std::ifstream file(path);
+  size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    Result<PipeRow> row = row_from_json(line);
+    if (!row) return fail(row.error().within(fmt::format("{}:{}", path, number)));
+    rows.push_back(std::move(*row));
+  }
+  return rows;
+}
 
 }  // namespace
 
 std::vector<std::string> PipeBenchOptions::validate() const {
   std::vector<std::string> problems;
-  if (workers < 2 || workers > 16) {
-    problems.push_back(fmt::format("--workers must be 2 to 16, not {}", workers));
+  for (const uint32_t count : workers) {
+    if (count >= 2 && count <= 16) continue;
+    problems.push_back(fmt::format("--workers must be 2 to 16, not {}", count));
   }
   for (const std::string& model : models) {
     if (!trainer::workload_layers(model)) {
@@ -221,43 +227,28 @@ std::vector<std::string> PipeBenchOptions::validate() const {
           fmt::format("--model '{}' is not one of {}", model, trainer::kWorkloadNames));
     }
   }
+  if (workers.empty()) problems.emplace_back("--workers names none");
   if (models.empty()) problems.emplace_back("--model names none");
   if (ratios.empty()) problems.emplace_back("--ratio names none");
+  if (delays.empty()) problems.emplace_back("--delay names none");
   for (const double ratio : ratios) {
     if (!(ratio >= 0.05 && ratio <= 100)) {
       problems.push_back(fmt::format("--ratio must be 0.05 to 100, not {}", ratio));
     }
   }
+  for (const Duration delay : delays) {
+    if (delay < Duration{0} || delay >= 1s) {
+      problems.push_back(
+          fmt::format("--delay must be 0ms to 1s, not {} ms", delay.count() / 1'000'000));
+    }
+  }
   return problems;
 }
 
-std::string_view mode_name(const plan::Mode& mode) {
-  return mode.collective == plan::Collective::kServer && mode.schedule == Schedule::kSync
-             ? std::string_view("server")
-             : plan::name_of(mode.schedule);
-}
-
-std::string to_json_line(const PipeRow& row) {
-  nlohmann::ordered_json json = {{"model", row.model},
-                                 {"mode", mode_name(row.mode)},
-                                 {"algo", plan::name_of(row.mode.collective)},
-                                 {"wire", name_of(row.mode.wire)},
-                                 {"width", row.mode.width},
-                                 {"ratio", row.ratio},
-                                 {"workers", row.workers},
-                                 {"step_us", row.step_s * 1e6},
-                                 {"idle_share", row.idle_share},
-                                 {"predicted_us", row.predicted.step_s * 1e6},
-                                 {"predicted_low_us", row.predicted.low_s * 1e6},
-                                 {"predicted_high_us", row.predicted.high_s * 1e6},
-                                 {"rate_bps", row.rate_bps},
-                                 {"compute_us", row.compute_s * 1e6}};
-  if (row.step_s == 0) json["step_us"] = json["idle_share"] = nullptr;  // A prediction alone.
-  return json.dump();
-}
-
-Result<std::vector<PipeRow>> run_pipe_bench(const PipeBenchOptions& options,
-                                            report::Progress& progress, const PipeRowFn& on_row) {
+Result<PipeOutcome> run_pipe_bench(const PipeBenchOptions& options, report::Progress& progress,
+                                   const PipeRowFn& on_row) {
+  Result<std::vector<PipeRow>> known = read_results(options.results);
+  if (!known) return fail(known.error());
   if (const Result<void> entered = lab::enter_user_namespace_if_needed(); !entered) {
     return fail(entered.error().within("bench pipeline shapes links"));
   }
@@ -269,7 +260,7 @@ Result<std::vector<PipeRow>> run_pipe_bench(const PipeBenchOptions& options,
   if (!scratch) return fail(scratch.error());
   const std::string key_file = scratch->path() + "/key";
   if (auto written = auth::write_key_file(key_file); !written) return fail(written.error());
-  return PipeBench(options, progress, on_row, key_file).run();
+  return PipeBench(options, progress, on_row, key_file, std::move(*known)).run();
 }
 
 }  // namespace sumcast::cli

@@ -6,7 +6,7 @@
 
 #include "cli/pipe_forecast.h"
 #include "cli/pipe_print.h"
-#include "cli/pipe_worker.h"
+#include "cli/pipe_steps.h"
 
 namespace sumcast::cli {
 namespace {
@@ -16,14 +16,14 @@ using plan::Mode;
 using plan::Schedule;
 
 TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
-  PipeWorkerPlan plan{"mlp", "a job", "1.2.3.4:5", "", "/tmp/key", 2, 4, true};
+  PipeWorkerPlan plan{"mlp", "a job", "1.2.3.4:5", "", "/tmp/key", 2, 4, true, false, 7};
   const auto plan_back = decode_pipe_plan(encode(plan));
   ASSERT_TRUE(plan_back.has_value());
   EXPECT_EQ(encode(*plan_back), encode(plan));
 
   PipeTask task;
   task.kind = PipeTask::Kind::kProbe;
-  task.mode = {Schedule::kPipe, Collective::kRing, WireFormat::kInt8, 3};
+  task.mode = {Schedule::kPipe, Collective::kGather, WireFormat::kInt8, 3, plan::Packing::kQsgd};
   task.order = {2, 0, 1};
   task.pairs = {{Collective::kServer, WireFormat::kNative}};
   const auto task_back = decode_pipe_task(encode(task));
@@ -35,7 +35,7 @@ TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
   answer.error = "died \"well\"";
   answer.step_s = 0.125;
   answer.layers = {{4, 0.5, 0.25}};
-  answer.lines = {{task.mode, {0.5, 1e-9, 2e-9}}};
+  answer.lines = {{task.mode, {0.5, 1e-9, 2e-9, 1.5}}};
   answer.spans = {{true, 5, 9}, {false, 1, 4}};
   const auto answer_back = decode_pipe_answer(encode(answer));
   ASSERT_TRUE(answer_back.has_value());
@@ -158,12 +158,50 @@ TEST(PipePrint, RowsHaveTheFieldsThatWereAskedFor) {
                   .is_null());
 }
 
+TEST(PipeRow, RowsSurviveTheirLinesWithAndWithoutAMeasurement) {
+  for (const bool delayed : {false, true}) {
+    for (const Mode& mode : pipe_modes(false, delayed)) {
+      PipeRow one = row(mode.schedule, mode.collective, mode.width, 0.25, 0.5);
+      one.mode = mode;
+      one.delay = delayed ? 20ms : 0ms;
+      one.order = {1, 0};
+      one.link_bytes = 1e6;
+      const auto back = row_from_json(to_json_line(one));
+      ASSERT_TRUE(back.has_value()) << back.error().what;
+      EXPECT_TRUE(same_cell(*back, one)) << plan::describe(mode);
+      EXPECT_EQ(to_json_line(*back), to_json_line(one));
+      one.spans = {{true, 5, 9}};
+      EXPECT_EQ(row_from_json(to_json_line(one, true))->spans, one.spans);
+      one.step_s = 0;
+      EXPECT_EQ(row_from_json(to_json_line(one))->step_s, 0);
+    }
+  }
+  for (const char* line : {"", "{}", "[1]", R"({"mode": "sync"})"}) {
+    EXPECT_FALSE(row_from_json(line).has_value()) << line;
+  }
+}
+
+TEST(PipeForecast, EveryKindOfComputingIsMeasuredOnce) {
+  const auto kinds = computing_kinds(pipe_modes(false));
+  // K = 1, 2, 3, 4, and K = 2 with top-k and with QSGD.
+  EXPECT_EQ(kinds.size(), 6u);
+  EXPECT_EQ(kinds[0].schedule, Schedule::kSync);
+}
+
 TEST(PipeForecast, WidthsAreForeseenWithTheirOwnComputing) {
   PipeCalibration calibration;
-  calibration.alone_sync.layers = calibration.alone_pipe[2].layers = {{4e6, 0.03, 0.06}};
-  calibration.alone_sync.step_s = 0.1;
-  calibration.alone_pipe[2].step_s = 0.11;
-  calibration.network.compute_jitter = calibration.network.network_jitter = 0;
+  PipeAnswer alone;
+  alone.layers = {{4e6, 0.03, 0.06}};
+  const auto add = [&](Schedule schedule, uint32_t width, double step_s) {
+    alone.step_s = step_s;
+    calibration.computing.add({schedule, Collective::kInNetwork, WireFormat::kNative, width},
+                              alone);
+  };
+  // Measured twice, at a machine's two speeds.
+  add(Schedule::kSync, 1, 0.095);
+  add(Schedule::kSync, 1, 0.105);
+  add(Schedule::kPipe, 2, 0.11);
+  calibration.network.network_jitter = 0;
   calibration.network.measured[{Collective::kInNetwork, WireFormat::kNative}] = {0, 1e-8, 0};
   const auto step = [&](Schedule schedule, uint32_t width) {
     return forecast(calibration, {schedule, Collective::kInNetwork, WireFormat::kNative, width}, 4)
@@ -176,12 +214,12 @@ TEST(PipeForecast, WidthsAreForeseenWithTheirOwnComputing) {
 TEST(PipeBench, EveryWrongOptionIsNamed) {
   PipeBenchOptions options;
   EXPECT_TRUE(options.validate().empty());
-  options.workers = 1;
+  options.workers = {1};
   options.models = {"gpt"};
   options.ratios = {-1};
   const auto problems = options.validate();
   ASSERT_EQ(problems.size(), 3u);
-  EXPECT_EQ(problems[1], "--model 'gpt' is not one of mlp, resnet18, vgg16, transformer");
+  EXPECT_EQ(problems[1], "--model 'gpt' is not one of mlp, resnet18, vgg16, transformer, short");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -17,19 +18,21 @@ using plan::Schedule;
 
 Json to_json(const Mode& mode) {
   return Json::array({static_cast<int>(mode.schedule), static_cast<int>(mode.collective),
-                      static_cast<int>(mode.wire), mode.width});
+                      static_cast<int>(mode.wire), mode.width, static_cast<int>(mode.packing)});
 }
 
 /// Throws nlohmann's exceptions, as all readers below; decode() turns them into errors.
 Mode mode_from(const Json& json) {
   const int schedule = json.at(0).get<int>(), collective = json.at(1).get<int>();
-  const int wire = json.at(2).get<int>();
+  const int wire = json.at(2).get<int>(), packing = json.at(4).get<int>();
   if (schedule < 0 || schedule > static_cast<int>(Schedule::kAsync) || collective < 0 ||
-      collective >= plan::kCollectives || wire < 0 || wire >= kWireFormats) {
+      collective >= plan::kCollectives || wire < 0 || wire >= kWireFormats || packing < 0 ||
+      packing >= plan::kPackings) {
     throw Json::type_error::create(302, "no such mode", &json);
   }
   return {static_cast<Schedule>(schedule), static_cast<Collective>(collective),
-          static_cast<WireFormat>(wire), json.at(3).get<uint32_t>()};
+          static_cast<WireFormat>(wire), json.at(3).get<uint32_t>(),
+          static_cast<plan::Packing>(packing)};
 }
 
 template <typename Value, typename Read>
@@ -44,9 +47,19 @@ Result<Value> decode(std::string_view line, const Read& read) {
 
 }  // namespace
 
-std::vector<Mode> pipe_modes(bool quick) {
+std::vector<Mode> pipe_modes(bool quick, bool delayed) {
   using enum Schedule;
   const WireFormat f32 = WireFormat::kNative, bf16 = WireFormat::kBF16, int8 = WireFormat::kInt8;
+  if (delayed) {
+    std::vector<Mode> modes = {{kSync, Collective::kInNetwork, f32, 1},
+                               {kSync, Collective::kInNetwork, bf16, 1},
+                               {kOverlap, Collective::kInNetwork, f32, 1}};
+    for (uint32_t width = 2; width <= 5; ++width) {
+      modes.push_back({kPipe, Collective::kInNetwork, f32, width});
+      if (!quick) modes.push_back({kPipe, Collective::kInNetwork, bf16, width});
+    }
+    return modes;
+  }
   std::vector<Mode> modes = {
       {kSync, Collective::kServer, f32, 1},        {kSync, Collective::kRing, f32, 1},
       {kSync, Collective::kInNetwork, f32, 1},     {kOverlap, Collective::kRing, f32, 1},
@@ -65,10 +78,26 @@ std::vector<Mode> pipe_modes(bool quick) {
            {kPriority, Collective::kInNetwork, int8, 1},
            {kPipe, Collective::kInNetwork, f32, 3},
            {kPipe, Collective::kInNetwork, f32, 4},
+           {kPipe, Collective::kGather, f32, 2, plan::Packing::kTopK},
+           {kPipe, Collective::kGather, f32, 2, plan::Packing::kQsgd},
+           {kAsync, Collective::kServer, f32, 1},
        }) {
     modes.push_back(more);
   }
   return modes;
+}
+
+std::unique_ptr<pipeline::Encoder> encoder_of(plan::Packing packing) {
+  constexpr int kQsgdLevels = 127;
+  switch (packing) {
+    case plan::Packing::kNone:
+      return nullptr;
+    case plan::Packing::kTopK:
+      return pipeline::make_top_k_encoder(plan::kTopKShare);
+    case plan::Packing::kQsgd:
+      return pipeline::make_qsgd_encoder(kQsgdLevels);
+  }
+  return nullptr;
 }
 
 uint64_t rate_for_ratio(double ratio, double bytes, double compute_s, uint32_t workers) {
@@ -79,11 +108,29 @@ uint64_t rate_for_ratio(double ratio, double bytes, double compute_s, uint32_t w
       std::llround(2 * (p - 1) / p * bytes * 8 * kTcpFrames / (ratio * compute_s)));
 }
 
+PipeAnswer joined(const std::vector<PipeAnswer>& answers) {
+  PipeAnswer all = answers.front();
+  all.step_s = all.deviation = all.idle_share = 0;
+  for (plan::LayerShape& layer : all.layers) layer.forward_s = layer.backward_s = 0;
+  const auto count = static_cast<double>(answers.size());
+  for (const PipeAnswer& one : answers) {
+    all.step_s += one.step_s / count;
+    all.deviation += one.deviation / count;
+    all.idle_share += one.idle_share / count;
+    for (size_t i = 0; i < std::min(all.layers.size(), one.layers.size()); ++i) {
+      all.layers[i].forward_s += one.layers[i].forward_s / count;
+      all.layers[i].backward_s += one.layers[i].backward_s / count;
+    }
+  }
+  return all;
+}
+
 std::string encode(const PipeWorkerPlan& p) {
   return Json{{"model", p.model},           {"job", p.job},
               {"aggregator", p.aggregator}, {"coordinator", p.coordinator},
               {"key_file", p.key_file},     {"rank", p.rank},
-              {"world", p.world},           {"server", p.server}}
+              {"world", p.world},           {"server", p.server},
+              {"async", p.async},           {"delay_ns", p.delay_ns}}
       .dump();
 }
 
@@ -107,8 +154,8 @@ std::string encode(const PipeAnswer& a) {
     layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
   }
   for (const auto& [mode, line] : a.lines) {
-    lines.push_back(
-        Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s}));
+    lines.push_back(Json::array(
+        {to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s, line.drag}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -135,6 +182,9 @@ Result<PipeWorkerPlan> decode_pipe_plan(std::string_view line) {
     j.at("rank").get_to(p.rank);
     j.at("world").get_to(p.world);
     j.at("server").get_to(p.server);
+    j.at("async").get_to(p.async);
+    j.at("delay_ns").get_to(p.delay_ns);
+    if (p.delay_ns < 0) throw Json::type_error::create(302, "a negative delay", &j);
     return p;
   });
 }
@@ -169,9 +219,9 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }
     for (const Json& l : j.at("lines")) {
-      a.lines.emplace_back(
-          mode_from(l.at(0)),
-          plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(), l.at(3).get<double>()});
+      a.lines.emplace_back(mode_from(l.at(0)),
+                           plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(),
+                                              l.at(3).get<double>(), l.at(4).get<double>()});
     }
     for (const Json& s : j.at("spans")) {
       a.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});

@@ -6,17 +6,22 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "pipeline/encoder.h"
 #include "plan/advice.h"
 
 namespace sumcast::cli {
 
-/// The modes of the bench at one ratio, in the order in which they run.
-std::vector<plan::Mode> pipe_modes(bool quick);
+/// The modes of the bench at one ratio, in the order in which they run. With a delay (which
+/// datagrams have, and TCP has not): those over sumcastd, of all widths.
+std::vector<plan::Mode> pipe_modes(bool quick, bool delayed = false);
+/// Null for modes whose values are summed on their way.
+std::unique_ptr<pipeline::Encoder> encoder_of(plan::Packing packing);
 
 /// The rate of each link, bits per second, at which a ring's all-reduce of `bytes` among `workers`
 /// takes `ratio` times `compute_s`, TCP's headers included.
@@ -34,7 +39,9 @@ struct PipeWorkerPlan {
   std::string coordinator;  ///< Without one: where rank 0 listens.
   std::string key_file;
   uint32_t rank = 0, world = 1;
-  bool server = false;  ///< sumcastd plays a parameter server.
+  bool server = false;   ///< sumcastd plays a parameter server.
+  bool async = false;    ///< Rank 0 is an asynchronous server; there is no sumcastd.
+  int64_t delay_ns = 0;  ///< Of every datagram, each way.
 };
 
 /// What a worker is to do next.
@@ -68,6 +75,10 @@ struct PipeAnswer {
   double network_deviation = 0;                                  ///< kProbe.
   std::vector<PipeSpan> spans;                                   ///< kCell: of the last steps.
 };
+
+/// Means over answers of one task - workers who wait for one another take the same time - and the
+/// first one's lines and spans.
+PipeAnswer joined(const std::vector<PipeAnswer>& answers);
 
 std::string encode(const PipeWorkerPlan& plan);
 std::string encode(const PipeTask& task);

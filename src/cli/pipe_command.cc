@@ -13,6 +13,7 @@
 #include "lab/interrupt.h"
 #include "runtime/clock.h"
 #include "runtime/environment.h"
+#include "runtime/units.h"
 #include "trainer/workload.h"
 
 namespace sumcast::cli {
@@ -21,6 +22,12 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
+struct PipeFlags {
+  PipeBenchOptions options;
+  std::vector<std::string> delays = {"0ms"};
+  std::string patience;
+};
+
 int complain(const std::string& what, int code) {
   fmt::print(stderr, "sumcast bench pipeline: {}\n", what);
   return code;
@@ -28,36 +35,63 @@ int complain(const std::string& what, int code) {
 
 Result<void> write_report(const PipeBenchOptions& options, const std::vector<PipeRow>& rows) {
   report::PipelineReportData data = pipe_report(rows);
-  data.setting = fmt::format("sumcast {} bench pipeline, {} workers in network namespaces, {}",
-                             SUMCAST_VERSION, options.workers, runtime::wall_time_text());
+  data.setting = fmt::format("sumcast {} bench pipeline, workers in network namespaces, {}",
+                             SUMCAST_VERSION, runtime::wall_time_text());
   std::ofstream file(options.report, std::ios::binary | std::ios::trunc);
   file << report::pipeline_report_html(data) << std::flush;
   if (file) return {};
   return fail(ErrorCode::kSystem, "cannot write the report " + options.report);
 }
 
-int run_command(const PipeBenchOptions& options) {
+/// Everything as the bench wants it, or what is wrong.
+Result<PipeBenchOptions> options_from(const PipeFlags& flags) {
+  PipeBenchOptions options = flags.options;
+  options.delays.clear();
+  for (const std::string& text : flags.delays) {
+    const Result<Duration> delay = runtime::parse_duration(text);
+    if (!delay) return fail(delay.error().within("--delay"));
+    options.delays.push_back(*delay);
+  }
+  if (flags.patience.empty()) return options;
+  const Result<Duration> patience = runtime::parse_duration(flags.patience);
+  if (!patience) return fail(patience.error().within("--for"));
+  if (options.results.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--for leaves cells for another run: give --results");
+  }
+  options.patience = *patience;
+  return options;
+}
+
+int run_command(const PipeFlags& flags) {
+  const Result<PipeBenchOptions> read = options_from(flags);
+  if (!read) return complain(read.error().what, kExitUsage);
+  const PipeBenchOptions& options = *read;
   const std::vector<std::string> problems = options.validate();
   for (const std::string& problem : problems) complain(problem, kExitUsage);
   if (!problems.empty()) return kExitUsage;
   const lab::ScopedInterrupt interrupt;
   const bool colour = !runtime::environment("NO_COLOR").has_value();
   report::Progress progress(report::probe_terminal(STDERR_FILENO, colour));
-  progress.expect_bars(static_cast<int>(2 * options.models.size()));
+  progress.expect_bars(
+      static_cast<int>(2 * options.models.size() * options.workers.size() * options.delays.size()));
   const auto on_row = [&](const PipeRow& row) {
     if (!options.json) return;
     fmt::print("{}\n", to_json_line(row));
     std::fflush(stdout);
   };
-  const auto rows = run_pipe_bench(options, progress, on_row);
-  if (!rows) {
+  const auto outcome = run_pipe_bench(options, progress, on_row);
+  if (!outcome) {
     const int signal = lab::ScopedInterrupt::signal_number();
     if (signal != 0) return complain("interrupted", 128 + signal);
-    return complain(rows.error().what, kExitFailed);
+    const bool usage = outcome.error().code == ErrorCode::kInvalidArgument;
+    return complain(outcome.error().what, usage ? kExitUsage : kExitFailed);
   }
-  if (!options.json) fmt::print("{}", pipe_text(*rows));
+  if (!options.json) fmt::print("{}", pipe_text(outcome->rows));
+  if (outcome->left > 0) {
+    fmt::print(stderr, "{} cells left: the same command goes on with them\n", outcome->left);
+  }
   if (options.report.empty()) return 0;
-  const Result<void> written = write_report(options, *rows);
+  const Result<void> written = write_report(options, outcome->rows);
   return written ? 0 : complain(written.error().what, kExitFailed);
 }
 
@@ -66,8 +100,10 @@ int run_command(const PipeBenchOptions& options) {
 CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
   CLI::App* const command = bench.add_subcommand(
       "pipeline", "Step times of synchronous, overlapping and pipelined training, and predictions");
-  const auto options = std::make_shared<PipeBenchOptions>();
-  command->add_option("--workers", options->workers, "Each in a namespace of its own")
+  const auto flags = std::make_shared<PipeFlags>();
+  PipeBenchOptions* const options = &flags->options;
+  command->add_option("--workers", options->workers, "How many, each in a namespace of its own")
+      ->delimiter(',')
       ->capture_default_str();
   command
       ->add_option("--model", options->models,
@@ -77,12 +113,21 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
   command->add_option("--ratio", options->ratios, "A ring's all-reduce over computing; sets rates")
       ->delimiter(',')
       ->capture_default_str();
+  command
+      ->add_option(
+          "--delay", flags->delays,
+          "Of every datagram, each way, as 20ms; modes without datagrams are left out then")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--results", options->results,
+                      "File to append predictions and cells to, and to go on from");
+  command->add_option("--for", flags->patience, "Begin no cell after so long, as 80s");
   command->add_flag("--quick", options->quick, "Fewer modes, shorter cells");
   command->add_option("--report", options->report, "HTML file with time lines and predictions");
   command->add_option("--predictions", options->predictions,
                       "File to append predictions to before the first cell runs");
   command->add_flag("--json", options->json, "One object per cell");
-  command->callback([options, &exit_code] { exit_code = run_command(*options); });
+  command->callback([flags, &exit_code] { exit_code = run_command(*flags); });
   return command;
 }
 

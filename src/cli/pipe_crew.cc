@@ -16,15 +16,18 @@ constexpr uint16_t kPort = 21'650;
 constexpr Duration kStartPatience = 60s;
 
 Result<lab::Process> start_daemon(const lab::Cluster& cluster, lab::Node node,
-                                  const std::string& address, const std::string& key_file) {
+                                  const std::string& address, const std::string& key_file,
+                                  Duration delay) {
   const Result<std::string> program = sibling_program("sumcastd");
   if (!program) return fail(program.error());
   lab::SpawnOptions spawning;
   spawning.output = lab::Redirect::pipe();
-  Result<lab::Process> process = cluster.spawn(
-      node,
-      {*program, "--listen", address, "--http", "none", "--json-ready", "--key-file", key_file},
-      spawning);
+  std::vector<std::string> argv = {*program, "--listen",     address,      "--http",
+                                   "none",   "--json-ready", "--key-file", key_file};
+  if (delay > Duration{0}) {
+    argv.insert(argv.end(), {"--delay", fmt::format("{}ns", delay.count())});
+  }
+  Result<lab::Process> process = cluster.spawn(node, argv, spawning);
   if (!process) return process;
   if (const auto ready = process->read_line(20s); !ready) {
     return fail(ready.error().within("sumcastd did not start"));
@@ -36,35 +39,34 @@ Result<lab::Process> start_daemon(const lab::Cluster& cluster, lab::Node node,
 
 Result<std::unique_ptr<PipeCrew>> PipeCrew::start(const lab::Cluster& cluster, PipeSite site,
                                                   const std::string& model,
-                                                  const std::string& key_file) {
+                                                  const std::string& key_file, Duration delay) {
   std::unique_ptr<PipeCrew> crew(new PipeCrew);
+  const auto workers = static_cast<uint32_t>(cluster.options().workers);
   PipeWorkerPlan plan;
   plan.model = model;
   plan.job = fmt::format("bench pipeline {}", model);
   plan.key_file = key_file;
-  plan.world = static_cast<uint32_t>(cluster.options().workers);
   plan.server = site == PipeSite::kServer;
-  if (site == PipeSite::kNone) {
-    plan.coordinator = fmt::format("{}:{}", cluster.address(lab::Node::of_worker(0)), kPort);
+  plan.async = crew->async_ = site == PipeSite::kAsync;
+  plan.world = workers + (plan.async ? 1 : 0);
+  plan.delay_ns = delay.count();
+  const lab::Node first = plan.async ? lab::Node::server() : lab::Node::of_worker(0);
+  if (site == PipeSite::kNone || plan.async) {
+    plan.coordinator = fmt::format("{}:{}", cluster.address(first), kPort);
   } else {
-    const lab::Node node =
-        site == PipeSite::kServer ? lab::Node::server() : lab::Node::aggregator();
+    const lab::Node node = plan.server ? lab::Node::server() : lab::Node::aggregator();
     plan.aggregator = fmt::format("{}:{}", cluster.address(node), kPort);
-    Result<lab::Process> daemon = start_daemon(cluster, node, plan.aggregator, key_file);
+    Result<lab::Process> daemon = start_daemon(cluster, node, plan.aggregator, key_file, delay);
     if (!daemon) return fail(daemon.error());
     crew->daemon_ = std::move(*daemon);
   }
-  lab::SpawnOptions spawning;
-  spawning.input = lab::Redirect::pipe();
-  spawning.output = lab::Redirect::pipe();
-  for (plan.rank = 0; plan.rank < plan.world; ++plan.rank) {
-    Result<lab::Process> worker = cluster.spawn(lab::Node::of_worker(static_cast<int>(plan.rank)),
-                                                {program_path(), "pipe-worker"}, spawning);
-    if (!worker) return fail(worker.error());
-    crew->workers_.push_back(std::move(*worker));
-    if (auto told = crew->workers_.back().write_input(encode(plan) + "\n"); !told) {
-      return fail(told.error());
-    }
+  if (plan.async) {
+    if (auto spawned = crew->spawn(cluster, first, plan); !spawned) return fail(spawned.error());
+  }
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    plan.rank = worker + (plan.async ? 1 : 0);
+    const lab::Node node = lab::Node::of_worker(static_cast<int>(worker));
+    if (auto spawned = crew->spawn(cluster, node, plan); !spawned) return fail(spawned.error());
   }
   for (size_t rank = 0; rank < crew->workers_.size(); ++rank) {
     const Result<PipeAnswer> hello = crew->answer_of(rank, kStartPatience);
@@ -73,10 +75,22 @@ Result<std::unique_ptr<PipeCrew>> PipeCrew::start(const lab::Cluster& cluster, P
   return crew;
 }
 
+Result<void> PipeCrew::spawn(const lab::Cluster& cluster, lab::Node node,
+                             const PipeWorkerPlan& plan) {
+  lab::SpawnOptions spawning;
+  spawning.input = lab::Redirect::pipe();
+  spawning.output = lab::Redirect::pipe();
+  Result<lab::Process> worker = cluster.spawn(node, {program_path(), "pipe-worker"}, spawning);
+  if (!worker) return fail(worker.error());
+  workers_.push_back(std::move(*worker));
+  return workers_.back().write_input(encode(plan) + "\n");
+}
+
 Result<PipeAnswer> PipeCrew::answer_of(size_t rank, Duration patience) {
   const auto blame = [&](const Error& error) {
     if (lab::ScopedInterrupt::requested()) return fail(ErrorCode::kAborted, "interrupted");
-    return fail(error.within(fmt::format("worker {}", rank)));
+    if (async_ && rank == 0) return fail(error.within("asynchronous server"));
+    return fail(error.within(fmt::format("worker {}", rank - (async_ ? 1 : 0))));
   };
   const Result<std::string> line = workers_[rank].read_line(patience);
   if (!line) return blame(line.error());
@@ -96,20 +110,9 @@ Result<std::vector<PipeAnswer>> PipeCrew::perform(const PipeTask& task, Duration
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
     Result<PipeAnswer> answer = answer_of(rank, patience);
     if (!answer) return fail(answer.error());
-    answers.push_back(std::move(*answer));
+    if (!async_ || rank > 0) answers.push_back(std::move(*answer));
   }
   return answers;
-}
-
-PipeAnswer joined(const std::vector<PipeAnswer>& answers) {
-  PipeAnswer all = answers.front();
-  all.step_s = all.deviation = all.idle_share = 0;
-  for (const PipeAnswer& one : answers) {
-    all.step_s += one.step_s / static_cast<double>(answers.size());
-    all.deviation += one.deviation / static_cast<double>(answers.size());
-    all.idle_share += one.idle_share / static_cast<double>(answers.size());
-  }
-  return all;
 }
 
 }  // namespace sumcast::cli

@@ -2,14 +2,39 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace sumcast::cli {
 
 using plan::Schedule;
 
+void PipeComputing::add(const plan::Mode& kind, const PipeAnswer& measured) {
+  measured_[{kind.width, kind.packing}].push_back(measured);
+}
+
+PipeAnswer PipeComputing::of(const plan::Mode& mode) const {
+  auto found = measured_.find({mode.width, mode.packing});
+  if (found == measured_.end()) found = measured_.find({1, plan::Packing::kNone});
+  SUMCAST_ASSERT(found != measured_.end());
+  return joined(found->second);
+}
+
+std::vector<plan::Mode> computing_kinds(const std::vector<plan::Mode>& modes) {
+  std::vector<plan::Mode> kinds;
+  for (const plan::Mode& mode : modes) {
+    const bool known = std::ranges::any_of(kinds, [&](const plan::Mode& kind) {
+      return kind.width == mode.width && kind.packing == mode.packing;
+    });
+    if (known) continue;
+    plan::Mode kind = mode;
+    kind.schedule = mode.width == 1 ? Schedule::kSync : Schedule::kPipe;
+    kinds.push_back(kind);
+  }
+  return kinds;
+}
+
 plan::StepShape shape_for(const PipeCalibration& calibration, const plan::Mode& mode) {
-  const auto piped = calibration.alone_pipe.find(mode.width);
-  const bool pipe = mode.schedule == Schedule::kPipe && piped != calibration.alone_pipe.end();
-  const PipeAnswer& alone = pipe ? piped->second : calibration.alone_sync;
+  const PipeAnswer alone = calibration.computing.of(mode);
   plan::StepShape shape{alone.layers, 0};
   shape.update_s = std::max(0.0, alone.step_s - shape.forward_s() - shape.backward_s());
   return shape;
@@ -19,7 +44,9 @@ plan::Prediction forecast(const PipeCalibration& calibration, const plan::Mode& 
                           uint32_t workers) {
   const plan::StepShape shape = shape_for(calibration, mode);
   const plan::Setting setting{workers, shape.bytes() / kBucketsPerModel};
-  return plan::predict(calibration.network, shape, setting, mode);
+  plan::Calibration network = calibration.network;
+  network.compute_jitter = calibration.computing.of(mode).deviation;
+  return plan::predict(network, shape, setting, mode);
 }
 
 std::vector<size_t> order_for(const PipeCalibration& calibration, const plan::Mode& mode,

@@ -3,17 +3,34 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cli/pipe_cell.h"
 
 namespace sumcast::cli {
 
+/// Steps without sums, measured several times: a machine's speed drifts by some per cent, and all
+/// predictions of a model rest on the mean. Kinds are the modes that compute differently: one of
+/// K = 1, and for each width and packing one that copies, forecasts and encodes as well.
+class PipeComputing {
+ public:
+  void add(const plan::Mode& kind, const PipeAnswer& measured);
+  /// The mean of what was added for the mode's kind, else of K = 1; something was.
+  PipeAnswer of(const plan::Mode& mode) const;
+
+ private:
+  using Kind = std::pair<uint32_t, plan::Packing>;  ///< Width and packing.
+  std::map<Kind, std::vector<PipeAnswer>> measured_;
+};
+
+/// One mode of each kind that occurs among `modes`.
+std::vector<plan::Mode> computing_kinds(const std::vector<plan::Mode>& modes);
+
 /// What was measured without any training over the network.
 struct PipeCalibration {
-  PipeAnswer alone_sync;                      ///< Steps of K = 1 without sums.
-  std::map<uint32_t, PipeAnswer> alone_pipe;  ///< By K > 1: their steps copy and forecast as well.
-  plan::Calibration network;                  ///< Lines of one rate.
+  PipeComputing computing;
+  plan::Calibration network;  ///< Lines of one rate.
 };
 
 /// The model's step in a mode: layers as measured, and whatever else a step computes as its update.

@@ -21,12 +21,13 @@ std::string time_text(double seconds) {
   return report::format_duration(Duration(static_cast<int64_t>(seconds * 1e9)));
 }
 
-/// Rows of one model and ratio lie side by side.
+/// Rows of one decision lie side by side.
 std::vector<std::vector<const PipeRow*>> groups_of(const std::vector<PipeRow>& rows) {
   std::vector<std::vector<const PipeRow*>> groups;
   for (const PipeRow& row : rows) {
-    if (groups.empty() || groups.back().front()->model != row.model ||
-        groups.back().front()->ratio != row.ratio) {
+    const PipeRow* const before = groups.empty() ? nullptr : groups.back().front();
+    if (before == nullptr || before->model != row.model || before->ratio != row.ratio ||
+        before->workers != row.workers || before->delay != row.delay) {
       groups.emplace_back();
     }
     groups.back().push_back(&row);
@@ -53,12 +54,13 @@ std::string headlines(const std::vector<const PipeRow*>& group) {
   const auto is = [](Schedule schedule, Collective collective) {
     return [=](const plan::Mode& m) {
       return m.schedule == schedule && m.collective == collective &&
-             m.wire == WireFormat::kNative && m.width <= 2;
+             m.packing == plan::Packing::kNone && m.wire == WireFormat::kNative && m.width <= 2;
     };
   };
   const PipeRow* const best = fastest(group, two);
-  const PipeRow* const native =
-      fastest(group, [&](const plan::Mode& m) { return two(m) && m.wire == WireFormat::kNative; });
+  const PipeRow* const native = fastest(group, [&](const plan::Mode& m) {
+    return two(m) && m.wire == WireFormat::kNative && m.packing == plan::Packing::kNone;
+  });
   std::string text;
   const auto over = [&](const char* label, const PipeRow* slow, const PipeRow* fast) {
     if (slow == nullptr || fast == nullptr) return;
@@ -68,6 +70,8 @@ std::string headlines(const std::vector<const PipeRow*>& group) {
   };
   over("best K=2 over the synchronous server",
        fastest(group, is(Schedule::kSync, Collective::kServer)), best);
+  over("best K=2 over the asynchronous server",
+       fastest(group, is(Schedule::kAsync, Collective::kServer)), best);
   over("best K=2 over the synchronous ring", fastest(group, is(Schedule::kSync, Collective::kRing)),
        best);
   over("K=2 with f32 over the synchronous ring",
@@ -75,14 +79,21 @@ std::string headlines(const std::vector<const PipeRow*>& group) {
   over("K=2 over bucket overlap, both in-network f32",
        fastest(group, is(Schedule::kOverlap, Collective::kInNetwork)),
        fastest(group, is(Schedule::kPipe, Collective::kInNetwork)));
+  if (group.front()->delay > Duration{0}) {
+    const auto wider = [](const plan::Mode& m) {
+      return m.schedule == Schedule::kPipe && m.width > 2;
+    };
+    over("K > 2 over K=2", best, fastest(group, wider));
+  }
   return text;
 }
 
 std::string heading(const PipeRow& row) {
-  return fmt::format("{}, {} workers, ring/computing = {}: links of {}, computing {}", row.model,
-                     row.workers, row.ratio,
-                     report::format_bit_rate(static_cast<double>(row.rate_bps)),
-                     time_text(row.compute_s));
+  return fmt::format(
+      "{}, {} workers, ring/computing = {}{}: links of {}, computing {}", row.model, row.workers,
+      row.ratio,
+      row.delay > Duration{0} ? fmt::format(", delay {}", report::format_duration(row.delay)) : "",
+      report::format_bit_rate(static_cast<double>(row.rate_bps)), time_text(row.compute_s));
 }
 
 }  // namespace
@@ -116,13 +127,17 @@ std::string pipe_text(const std::vector<PipeRow>& rows) {
     report::Table table({{"mode", report::Align::kLeft},
                          {"step"},
                          {"idle"},
+                         {"link idle"},
+                         {"bytes"},
                          {"predicted"},
                          {"low"},
                          {"high"},
                          {"error"}});
     for (const PipeRow* row : group) {
       table.add_row({plan::describe(row->mode), time_text(row->step_s),
-                     report::format_percent(row->idle_share), time_text(row->predicted.step_s),
+                     report::format_percent(row->idle_share),
+                     report::format_percent(row->link_idle_share),
+                     report::format_bytes(row->link_bytes), time_text(row->predicted.step_s),
                      time_text(row->predicted.low_s), time_text(row->predicted.high_s),
                      fmt::format("{:+.1f} %", 100 * error_of(*row))});
     }
@@ -131,9 +146,12 @@ std::string pipe_text(const std::vector<PipeRow>& rows) {
   const PipeVerdict verdict = verdict_on(rows);
   text += fmt::format(
       "\npredictions: off by {:.1f} % (median) and {:.1f} % (worst) over {} cells; the mode "
-      "predicted to be best was within 3 % of the best in {} of {}\n",
+      "predicted to be best was within 3 % of the best in {} of {} decisions ({:.0f} %)\n",
       100 * verdict.error_median, 100 * verdict.error_worst, rows.size(), verdict.right,
-      verdict.decisions);
+      verdict.decisions,
+      verdict.decisions > 0
+          ? 100.0 * static_cast<double>(verdict.right) / static_cast<double>(verdict.decisions)
+          : 0.0);
   return text;
 }
 

@@ -12,12 +12,13 @@ namespace sumcast::cli {
 /// How predictions and choices turned out.
 struct PipeVerdict {
   double error_median = 0, error_worst = 0;  ///< |predicted / measured - 1|.
-  size_t decisions = 0;                      ///< One per model and ratio.
+  size_t decisions = 0;                      ///< One per model, workers, ratio and delay.
   size_t right = 0;  ///< The mode predicted to be best is within 3 % of the one that was.
 };
 PipeVerdict verdict_on(const std::vector<PipeRow>& rows);
 
-/// A table per model and ratio, then headline ratios and the predictions' own error.
+/// A table per model, workers, ratio and delay, then headline ratios and the predictions' own
+/// error.
 std::string pipe_text(const std::vector<PipeRow>& rows);
 
 report::PipelineReportData pipe_report(const std::vector<PipeRow>& rows);

@@ -11,6 +11,7 @@
 #include "cli/plan_options.h"
 #include "cli/plan_print.h"
 #include "cli/probe.h"
+#include "plan/chakra.h"
 #include "trainer/gemm.h"
 
 namespace sumcast::cli {
@@ -39,22 +40,39 @@ Result<plan::TraceSummary> read_trace_file(const std::string& path) {
   file.seekg(0);
   std::ostringstream text;
   text << file.rdbuf();
-  Result<plan::TraceSummary> summary = plan::read_trace(text.view());
+  Result<plan::TraceSummary> summary =
+      path.ends_with(".et") ? plan::read_chakra(text.view()) : plan::read_trace(text.view());
   if (!summary) return fail(summary.error().within(path));
   return summary;
 }
 
-/// Some products, as a model's computing would be: about 10 ms on one core.
-std::function<void()> some_computing() {
+/// Some products, as a model's computing would be: about 10 ms on one core, in two slices.
+std::vector<std::function<void()>> some_computing() {
   constexpr int64_t kSide = 512;
   struct Matrices {
     std::vector<float> a = std::vector<float>(kSide * kSide, 0.5f), b = a, c = a;
   };
-  return [m = std::make_shared<Matrices>()] {
-    for (int i = 0; i < 2; ++i) {
-      trainer::best_gemm().ab({kSide, kSide, kSide}, m->a.data(), m->b.data(), m->c.data());
-    }
+  const std::function<void()> product = [m = std::make_shared<Matrices>()] {
+    trainer::best_gemm().ab({kSide, kSide, kSide}, m->a.data(), m->b.data(), m->c.data());
   };
+  return {product, product};
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return {};
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (file) return {};
+  return fail(ErrorCode::kSystem, "cannot write " + path);
+}
+
+/// The advised step, for other tools to look at.
+Result<void> write_timeline(const PlanFlags& flags, const PlanRequest& request,
+                            const plan::Advice& advice) {
+  const plan::Timeline timeline = plan::timeline_of(
+      request.calibration, request.step, request.setting, advice.predictions[advice.best].mode);
+  if (auto done = write_file(flags.write_perfetto, plan::to_perfetto(timeline)); !done) return done;
+  return write_file(flags.write_chakra, plan::to_chakra(timeline));
 }
 
 struct Measured {
@@ -116,6 +134,9 @@ int run_plan(PlanFlags flags) {
   if (measured && measured->rank != 0) return 0;  // All know the same; one says it.
   const plan::Advice advice = plan::advise(request->calibration, request->step, request->setting,
                                            request->modes, request->allow_stale);
+  if (auto written = write_timeline(flags, *request, advice); !written) {
+    return complain(written.error(), kExitFailed);
+  }
   fmt::print("{}", flags.json ? plan_json(*request, advice) : plan_text(*request, advice, kRows));
   return 0;
 }
@@ -146,7 +167,12 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   command->add_option("--width", flags->width, "The largest K to consider")->capture_default_str();
   command->add_option("--steps", flags->steps, "Of the whole run; a width must not exceed them");
   command->add_flag("--fresh", flags->fresh, "Advise no delayed gradients");
-  command->add_option("--trace", flags->trace, "Kineto JSON to take step time and bytes from");
+  command->add_option("--trace", flags->trace,
+                      "Kineto JSON, or a Chakra trace (*.et), to take step time and bytes from");
+  command->add_option("--write-perfetto", flags->write_perfetto,
+                      "File for the advised step's time line, as ui.perfetto.dev opens it");
+  command->add_option("--write-chakra", flags->write_chakra,
+                      "File for it as a Chakra execution trace (*.et)");
   command->add_flag("--calibrate", flags->calibrate, "Measure between the ranks of this launch");
   command->add_flag("--json", flags->json, "One JSON object");
   command->callback([flags, &exit_code] { exit_code = run_plan(*flags); });

@@ -27,6 +27,8 @@ struct PlanFlags {
   uint64_t steps = 0;                ///< Of the run; 0: many.
   bool fresh = false;                ///< No delayed gradients.
   std::string trace;                 ///< File to take step time and bytes from.
+  std::string write_perfetto;        ///< Files for the advised step; empty: none.
+  std::string write_chakra;
   bool calibrate = false;
   bool json = false;
 };

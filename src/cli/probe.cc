@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "base/assert.h"
 #include "plan/fit.h"
@@ -20,114 +19,189 @@ double seconds_since(Instant start) {
 class Probe {
  public:
   Probe(Group& group, const ProbePlan& plan)
-      : group_(group), plan_(plan), values_(plan.large_bytes / sizeof(float), 1.0f) {}
+      : group_(group),
+        plan_(plan),
+        values_(plan.large_bytes / sizeof(float), 1.0f),
+        alone_s_(plan.compute.size()) {}
 
   Result<Probed> run() {
     Probed result;
     plan::Calibration& calibration = result.calibration;
-    std::vector<double> scatter;
-    const Result<std::vector<double>> alone = compute_times(std::nullopt);
-    if (!alone) return fail(alone.error());
-    plan::Spread computing = plan::spread_of(*alone);
+    std::vector<double> scatter, computing;
     for (const auto& pair : plan_.pairs) {
-      Result<plan::MeasuredCost> line = measure(pair, computing.median, scatter);
+      Result<plan::MeasuredCost> line = measure(pair, scatter, computing);
       if (!line) return fail(line.error());
       calibration.measured[pair] = *line;
     }
     // One all-reduce of a few bytes is two messages on the shortest way.
     const Result<plan::Spread> tiny = time_of(plan_.pairs.front(), sizeof(float));
     if (!tiny) return fail(tiny.error());
-    std::array<double, 4> shared = {computing.median, computing.relative_deviation,
-                                    *std::max_element(scatter.begin(), scatter.end()),
+    const plan::Spread step = plan::spread_of(computing);
+    std::array<double, 2> shared = {*std::max_element(scatter.begin(), scatter.end()),
                                     tiny->median / 2};
+    std::array<double, 2> means = {step.median, step.relative_deviation};
     if (auto agreed = slowest(shared); !agreed) return fail(agreed.error());
-    result.compute_s = shared[0];
-    calibration.compute_jitter = shared[1];
-    calibration.network_jitter = shared[2];
-    calibration.alpha_s = shared[3];
+    if (auto agreed = mean(means); !agreed) return fail(agreed.error());
+    result.compute_s = means[0];
+    calibration.compute_jitter = means[1];
+    calibration.network_jitter = shared[0];
+    calibration.alpha_s = shared[1];
     const plan::MeasuredCost& first = calibration.measured.at(plan_.pairs.front());
     calibration.up_s_per_byte = calibration.down_s_per_byte = first.per_byte_s;
     return result;
   }
 
  private:
-  Call call_for(std::pair<Collective, WireFormat> pair) const {
-    return {algorithm_of(pair.first), pair.second, {}};
+  using Pair = std::pair<Collective, WireFormat>;
+
+  /// A message that is gathered is at most a quarter of a gradient.
+  static uint64_t scaled(const Pair& pair, uint64_t bytes) {
+    return pair.first == Collective::kGather ? bytes / 4 / sizeof(float) * sizeof(float) : bytes;
   }
 
-  Result<plan::MeasuredCost> measure(std::pair<Collective, WireFormat> pair, double compute_s,
-                                     std::vector<double>& scatter) {
-    const Result<plan::Spread> small = time_of(pair, plan_.small_bytes);
+  /// Begins an operation over `bytes` in the first or second half of the values.
+  Result<Work> begin(const Pair& pair, uint64_t bytes, size_t half) {
+    const Call call{algorithm_of(pair.first), pair.second, {}};
+    float* const at = values_.data() + half * half_count();
+    const uint64_t count = bytes / sizeof(float);
+    if (pair.first == Collective::kGather) {
+      std::vector<float>& all = gathered_[half];
+      all.resize(std::max(all.size(), static_cast<size_t>(count) * group_.size()));
+      return group_.all_gather_async(at, all.data(), count, ElementType::kF32, call);
+    }
+    return group_.all_reduce_async(at, at, count, ElementType::kF32, Reduction::kAvg, call);
+  }
+
+  Result<plan::MeasuredCost> measure(const Pair& pair, std::vector<double>& scatter,
+                                     std::vector<double>& computing) {
+    const Result<plan::Spread> small = time_of(pair, scaled(pair, plan_.small_bytes));
     if (!small) return fail(small.error());
-    const Result<plan::Spread> large = time_of(pair, plan_.large_bytes);
+    const Result<plan::Spread> large = time_of(pair, scaled(pair, plan_.large_bytes));
     if (!large) return fail(large.error());
     scatter.push_back(large->relative_deviation);
-    const Result<std::vector<double>> beside = compute_times(call_for(pair));
-    if (!beside) return fail(beside.error());
-    const double slowed = plan::spread_of(*beside).median;
     std::array<double, 2> times = {small->median, large->median};
     if (auto agreed = slowest(times); !agreed) return fail(agreed.error());
-    // A mean over ranks: the largest of several small differences would be noise alone.
-    std::array<double, 1> lost = {slowed - compute_s};
-    if (auto agreed = group_.all_reduce(std::span<double>(lost), Reduction::kAvg); !agreed) {
-      return fail(agreed.error());
-    }
     const std::array<plan::SizeSample, 2> samples = {
-        plan::SizeSample{static_cast<double>(plan_.small_bytes), times[0]},
-        plan::SizeSample{static_cast<double>(plan_.large_bytes), times[1]}};
+        plan::SizeSample{static_cast<double>(scaled(pair, plan_.small_bytes)), times[0]},
+        plan::SizeSample{static_cast<double>(scaled(pair, plan_.large_bytes)), times[1]}};
     plan::MeasuredCost line = plan::line_through(samples);
-    // What of the tensor moved while computing.
-    const double moved = std::min(1.0, (compute_s + lost[0]) / std::max(times[1], 1e-9));
-    const double bytes = static_cast<double>(plan_.large_bytes) * std::max(moved, 0.01);
-    line.stolen_per_byte_s = std::max(0.0, lost[0]) / bytes;
+    if (plan_.compute.empty()) {
+      computing.push_back(0);
+      return line;
+    }
+    // Alone just before and just after: machines drift.
+    std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
+    if (auto met = compute_alone(computing); !met) return fail(met.error());
+    const Result<Beside> beside = compute_beside(pair);
+    if (!beside) return fail(beside.error());
+    if (auto met = compute_alone(computing); !met) return fail(met.error());
+    double progress_s = 0;
+    for (size_t slice = 0; slice < alone_s_.size(); ++slice) {
+      progress_s += beside->slices[slice] * alone_s_[slice] / (2.0 * kAloneSteps);
+    }
+    // Means over ranks: the largest of several small differences would be noise alone.
+    std::array<double, 2> sum = {beside->elapsed_s / beside->sums,
+                                 (beside->elapsed_s - progress_s) / beside->sums};
+    if (auto agreed = mean(sum); !agreed) return fail(agreed.error());
+    const auto half = static_cast<double>(scaled(pair, half_count() * sizeof(float)));
+    plan::Calibration one;
+    one.measured[pair] = line;
+    const double undisturbed =
+        plan::cost_of(one, pair.first, pair.second, group_.size(), half).occupancy_s;
+    if (undisturbed > 0) line.drag = std::max(1.0, sum[0] / undisturbed);
+    line.stolen_per_byte_s = std::max(0.0, sum[1]) / half;
     return line;
   }
 
-  Result<plan::Spread> time_of(std::pair<Collective, WireFormat> pair, uint64_t bytes) {
+  Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {
     std::vector<double> times;
-    const Call call = call_for(pair);
     for (int i = 0; i <= plan_.repeats; ++i) {
       if (auto met = group_.barrier(); !met) return fail(met.error());
       const Instant start = runtime::monotonic_now();
-      auto done =
-          group_.all_reduce(std::span(values_).first(bytes / sizeof(float)), Reduction::kAvg, call);
-      if (!done) return fail(done.error());
+      auto work = begin(pair, bytes, 0);
+      if (!work) return fail(work.error());
+      if (auto done = work->wait(); !done) return fail(done.error());
       if (i > 0) times.push_back(seconds_since(start));
     }
     return plan::spread_of(std::move(times));
   }
 
-  /// Times of plan.compute, alone or with an all-reduce under way from its start.
-  Result<std::vector<double>> compute_times(std::optional<Call> call) {
-    std::vector<double> times;
-    if (!plan_.compute) return std::vector<double>{0};
-    for (int i = 0; i <= plan_.repeats; ++i) {
-      if (auto met = group_.barrier(); !met) return fail(met.error());
-      Work work;
-      if (call) {
-        auto begun = group_.all_reduce_async(values_.data(), values_.data(), values_.size(),
-                                             ElementType::kF32, Reduction::kAvg, *call);
-        if (!begun) return fail(begun.error());
-        work = std::move(*begun);
-      }
+  /// Adds the slices' times to alone_s_, and whole steps' to `computing`.
+  Result<void> compute_alone(std::vector<double>& computing) {
+    if (auto met = group_.barrier(); !met) return met;
+    for (int step = 0; step < kAloneSteps; ++step) {
       const Instant start = runtime::monotonic_now();
-      plan_.compute();
-      const double time = seconds_since(start);
-      if (call) {
-        if (auto done = work.wait(); !done) return fail(done.error());
+      for (size_t slice = 0; slice < plan_.compute.size(); ++slice) {
+        const Instant slice_start = runtime::monotonic_now();
+        plan_.compute[slice]();
+        alone_s_[slice] += seconds_since(slice_start);
       }
-      if (i > 0) times.push_back(time);
+      computing.push_back(seconds_since(start));
     }
-    return times;
+    return {};
+  }
+
+  struct Beside {
+    double elapsed_s = 0;
+    double sums = 0;             ///< That ended in it ...
+    std::vector<double> slices;  ///< ... and how often each slice was computed.
+  };
+
+  size_t half_count() const { return values_.size() / 2; }
+
+  /// Sums and computing side by side, from the first sum's end to the last one's.
+  Result<Beside> compute_beside(const Pair& pair) {
+    const int total = 2 + plan_.repeats;
+    Beside result;
+    result.slices.assign(plan_.compute.size(), 0.0);
+    std::array<Work, 2> works;
+    int begun = 0, ended = 0;
+    const uint64_t bytes = scaled(pair, half_count() * sizeof(float));
+    const auto begin_next = [&]() -> Result<void> {
+      const auto half = static_cast<size_t>(begun % 2);
+      auto work = begin(pair, bytes, half);
+      if (!work) return fail(work.error());
+      works[half] = std::move(*work);
+      ++begun;
+      return {};
+    };
+    if (auto met = group_.barrier(); !met) return fail(met.error());
+    for (int i = 0; i < 2; ++i) {
+      if (auto started = begin_next(); !started) return fail(started.error());
+    }
+    Instant start = runtime::monotonic_now();
+    for (size_t slice = 0; ended < total; slice = (slice + 1) % plan_.compute.size()) {
+      plan_.compute[slice]();
+      result.slices[slice] += 1;
+      while (ended < total && works[static_cast<size_t>(ended % 2)].is_done()) {
+        if (auto done = works[static_cast<size_t>(ended % 2)].wait(); !done) {
+          return fail(done.error());
+        }
+        if (++ended == 1) {
+          start = runtime::monotonic_now();
+          std::fill(result.slices.begin(), result.slices.end(), 0.0);
+        }
+        if (begun == total) continue;
+        if (auto started = begin_next(); !started) return fail(started.error());
+      }
+    }
+    result.elapsed_s = seconds_since(start);
+    result.sums = total - 1;
+    return result;
   }
 
   Result<void> slowest(std::span<double> values) {
     return group_.all_reduce(values, Reduction::kMax);
   }
+  Result<void> mean(std::span<double> values) { return group_.all_reduce(values, Reduction::kAvg); }
+
+  static constexpr int kAloneSteps = 3;
 
   Group& group_;
   const ProbePlan& plan_;
   std::vector<float> values_;
+  std::array<std::vector<float>, 2> gathered_;
+  std::vector<double> alone_s_;  ///< By slice, over the alone steps of one pair.
 };
 
 }  // namespace
@@ -144,6 +218,8 @@ Algorithm algorithm_of(Collective collective) {
       return Algorithm::kHalvingDoubling;
     case Collective::kServer:
       return Algorithm::kServer;
+    case Collective::kGather:
+      return Algorithm::kRing;  // Of the all-gather.
   }
   return Algorithm::kAuto;
 }

@@ -1,5 +1,9 @@
 // Measures what the planner needs between the ranks of a group: lines through two sizes for each
-// algorithm and wire type, what communication takes from computing, and how much all of it varies.
+// algorithm and wire type, how much communication and computing slow each other, and how much all
+// of it varies.
+//
+// For the slowing, sums of half the larger size run beside computing without a pause, two of them
+// always under way, so that neither waits for the other: no schedule of training does that.
 //
 // Times are the slowest rank's, by an all-reduce, so that all ranks plan alike. It trains
 // nothing and sleeps nowhere. Collective: all ranks call it together.
@@ -19,7 +23,8 @@ struct ProbePlan {
   uint64_t small_bytes = 64 << 10;
   uint64_t large_bytes = 8 << 20;  ///< Ideally the model's own size. Whole floats.
   int repeats = 7;                 ///< Of each measurement, after one that does not count.
-  std::function<void()> compute;   ///< A step's computing, or a part; the same on all ranks.
+  /// A step's computing in slices of some milliseconds, the same on all ranks; may be empty.
+  std::vector<std::function<void()>> compute;
 };
 
 /// The algorithm of the library that a collective stands for.
@@ -27,7 +32,7 @@ Algorithm algorithm_of(plan::Collective collective);
 
 struct Probed {
   plan::Calibration calibration;
-  double compute_s = 0;  ///< Of ProbePlan::compute, all ranks computing.
+  double compute_s = 0;  ///< Of all of ProbePlan::compute, all ranks computing.
 };
 /// Errors: of the operations.
 Result<Probed> probe(Group& group, const ProbePlan& plan);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/element.h"
+#include "base/result.h"
 
 namespace sumcast::pipeline {
 
@@ -30,6 +31,15 @@ class Encoder {
   virtual double bytes(size_t count) const = 0;
   /// Whether an unsent rest should be added to the next gradient (biased encoders).
   virtual bool wants_feedback() const = 0;
+
+  /// Of encoders whose values are not summed on their way (top-k, QSGD): what travels in place of
+  /// the values of the last encode(), bytes(count) long; valid until the next. Every rank
+  /// gets every rank's and adds them up itself. Empty for all others.
+  virtual std::span<const std::byte> message() const { return {}; }
+  /// Adds to `sum` what the message of any rank's encoder of this kind stands for: the bits that
+  /// its encode() gave out as sent. kInvalidArgument, with `sum` in an unknown state, if it is none
+  /// for so many values: it comes from outside.
+  virtual Result<void> add_message(std::span<const std::byte> message, std::span<float> sum) const;
 };
 
 /// The library's wire types: bf16, fp16, int8. (kNative loses nothing and kFixed rounds by what all
@@ -41,7 +51,8 @@ std::unique_ptr<Encoder> make_wire_encoder(WireFormat format);
 std::unique_ptr<Encoder> make_top_k_encoder(double share);
 
 /// Unbiased stochastic rounding to `levels` (1..127) levels of each bucket's Euclidean norm, a
-/// byte an element (Alistarh et al. 2017). Buckets of 512.
+/// byte an element (Alistarh et al. 2017). Buckets of 512; all of one that holds a value which is
+/// not finite becomes NaN.
 std::unique_ptr<Encoder> make_qsgd_encoder(int levels);
 
 /// Adds a residual before and takes it after: wanted = values + residual, residual = wanted - sent.

@@ -92,6 +92,36 @@ TEST(Encoder, QsgdIsUnbiasedSeededAndOnItsGrid) {
   EXPECT_EQ(encoder->bytes(1024), 1024 + 8);
 }
 
+TEST(Encoder, MessagesStandForTheBitsThatWereSent) {
+  std::vector<float> wanted = noise(1300, 7);
+  wanted[3] = -0.0f;
+  const auto top_k = make_top_k_encoder(0.01);
+  const auto qsgd = make_qsgd_encoder(127);
+  for (Encoder* const encoder : {top_k.get(), qsgd.get()}) {
+    const std::vector<float> sent = sent_of(*encoder, wanted, 3, 1);
+    EXPECT_EQ(double(encoder->message().size()), encoder->bytes(wanted.size()));
+    std::vector<float> sum(wanted.size(), 0.0f);
+    ASSERT_TRUE(encoder->add_message(encoder->message(), sum));
+    EXPECT_EQ(sum, sent) << encoder->name();
+    ASSERT_TRUE(encoder->add_message(encoder->message(), sum));
+    for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2 * sent[i]);
+    // Of another length, or for another number of values: refused.
+    EXPECT_FALSE(encoder->add_message(encoder->message().first(4), sum));
+    EXPECT_FALSE(encoder->add_message(encoder->message(), std::span(sum).first(10)));
+  }
+  std::vector<std::byte> wild(top_k->message().begin(), top_k->message().end());
+  wild[3] = std::byte{0xFF};
+  std::vector<float> sum(wanted.size());
+  EXPECT_FALSE(top_k->add_message(wild, sum));
+  EXPECT_TRUE(make_wire_encoder(WireFormat::kInt8)->message().empty());
+  wanted[600] = NAN;  // In QSGD's second bucket: the message says so too.
+  sent_of(*qsgd, wanted, 3, 1);
+  std::fill(sum.begin(), sum.end(), 0.0f);
+  ASSERT_TRUE(qsgd->add_message(qsgd->message(), sum));
+  EXPECT_TRUE(std::isnan(sum[600]));
+  EXPECT_FALSE(std::isnan(sum[0]));
+}
+
 TEST(Encoder, WhatIsNotFiniteTravelsAndIsNeverOwed) {
   for (const WireFormat format : {WireFormat::kBF16, WireFormat::kInt8}) {
     const auto encoder = make_wire_encoder(format);

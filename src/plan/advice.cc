@@ -50,22 +50,38 @@ struct Point {
   double compute_s = 0;  ///< Of it, what the compute thread is busy.
 };
 
+/// How much of its slowest worker's lateness a step takes over, 0..1. With K = 1 all of it;
+/// asynchronous workers none; a pipeline what its sums leave no slack for.
+double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
+  if (mode.schedule == Schedule::kAsync) return 0;
+  if (mode.width == 1) return 1;
+  const double slack_s = step.compute_s() * (mode.width - 1);
+  return slack_s > 0 ? std::min(1.0, whole.latency_s * whole.drag / slack_s) : 1;
+}
+
+/// Of one sum of `bytes` of gradients.
+Cost sum_in(const Calibration& calibration, const Setting& setting, const Mode& mode,
+            double bytes) {
+  return cost_of(calibration, mode.collective, mode.wire, setting.workers,
+                 bytes * bytes_per_byte(mode.packing));
+}
+
 /// One prediction with computing and network times multiplied by the given factors.
 Point evaluate(const Calibration& calibration, const StepShape& nominal, const Setting& setting,
                const Mode& mode, double compute_factor, double network_factor) {
-  const double straggling = 1 + calibration.compute_jitter * slowest_of(setting.workers);
-  // A pipeline absorbs one step of jitter, asynchronous workers all of it.
-  const bool waits_for_all = mode.schedule != Schedule::kAsync && mode.width == 1;
-  const StepShape step = scaled(nominal, compute_factor * (waits_for_all ? straggling : 1));
+  const double straggling =
+      calibration.compute_jitter * slowest_of(setting.workers) *
+      coupling(nominal, sum_in(calibration, setting, mode, nominal.bytes()), mode);
+  const StepShape step = scaled(nominal, compute_factor * (1 + straggling));
   const auto cost = [&](double bytes) {
-    Cost c = cost_of(calibration, mode.collective, mode.wire, setting.workers, bytes);
+    Cost c = sum_in(calibration, setting, mode, bytes);
     c.latency_s *= network_factor;
     c.occupancy_s *= network_factor;
     return c;
   };
   const LinkFn link = [&](double bytes) {
     const Cost c = cost(bytes);
-    return LinkTime{c.latency_s, c.occupancy_s};
+    return LinkTime{c.latency_s, c.occupancy_s, c.drag};
   };
   const Cost whole = cost(step.bytes());
   const double compute = step.compute_s();
@@ -81,13 +97,15 @@ Point evaluate(const Calibration& calibration, const StepShape& nominal, const S
       return {overlap_step(slowed, link, priority, setting.bucket_bytes).step_s, compute + stolen};
     }
     case Schedule::kPipe: {
-      const double busy = compute + (mode.width > 1 ? whole.stolen_s : 0);
-      return {pipelined_step_s(busy, {whole.latency_s, whole.occupancy_s}, mode.width), busy};
+      const LinkTime sum{whole.latency_s, whole.occupancy_s, whole.drag};
+      const double step_s = pipelined_step_s(compute, sum, mode.width, whole.stolen_s);
+      return {step_s, std::min(step_s, compute + (mode.width > 1 ? whole.stolen_s : 0))};
     }
     case Schedule::kAsync: {
-      // A push and a pull of its own, alone on the server's link at best; all workers share it.
-      const double own = whole.latency_s - whole.occupancy_s +
-                         2 * whole.occupancy_s / std::max(1u, setting.workers);
+      // A push and a pull of its own, both at once, alone on the server's link at best; all workers
+      // share it.
+      const double own =
+          whole.latency_s - whole.occupancy_s + whole.occupancy_s / std::max(1u, setting.workers);
       return {std::max(compute + own, whole.occupancy_s), compute};
     }
   }
@@ -132,7 +150,11 @@ std::string reason_for(const Prediction& best, const Cost& cost, double compute_
 std::string describe(const Mode& mode) {
   return fmt::format("{}{}, {}, {}", name_of(mode.schedule),
                      mode.schedule == Schedule::kPipe ? fmt::format(" K={}", mode.width) : "",
-                     name_of(mode.collective), name_of(mode.wire));
+                     name_of(mode.collective), payload_name(mode));
+}
+
+std::string_view payload_name(const Mode& mode) {
+  return mode.packing == Packing::kNone ? name_of(mode.wire) : name_of(mode.packing);
 }
 
 Prediction predict(const Calibration& calibration, const StepShape& step, const Setting& setting,

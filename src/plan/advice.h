@@ -20,13 +20,16 @@ struct Mode {
   Schedule schedule = Schedule::kSync;
   Collective collective = Collective::kRing;
   WireFormat wire = WireFormat::kNative;
-  uint32_t width = 1;  ///< K; 1 for all schedules but kPipe.
+  uint32_t width = 1;                ///< K; 1 for all schedules but kPipe.
+  Packing packing = Packing::kNone;  ///< Another one only with Collective::kGather.
 
   bool operator==(const Mode&) const = default;
 };
 
 /// "pipe K=2, in-network, bf16".
 std::string describe(const Mode& mode);
+/// "native", "bf16", ..., "top-k", "qsgd".
+std::string_view payload_name(const Mode& mode);
 
 struct Prediction {
   Mode mode;

@@ -9,8 +9,9 @@
 namespace sumcast::plan {
 namespace {
 
-constexpr std::array<std::string_view, kCollectives> kNames = {"in-network", "direct", "ring",
-                                                               "halving-doubling", "server"};
+constexpr std::array<std::string_view, kCollectives> kNames = {
+    "in-network", "direct", "ring", "halving-doubling", "server", "gather"};
+constexpr std::array<std::string_view, kPackings> kPackingNames = {"none", "top-k", "qsgd"};
 
 /// Lanes under one scale or exponent (docs/numerics.md).
 constexpr double kBlockLanes = 256;
@@ -30,6 +31,10 @@ Cost formula(const Calibration& c, Collective collective, double p, double n) {
       cost.occupancy_s = cost.latency_s;
       return cost;
     }
+    case Collective::kGather:
+      cost.latency_s = (p - 1) * (c.alpha_s + n * slower) + c.startup_s;
+      cost.occupancy_s = cost.latency_s;
+      return cost;
     case Collective::kDirect:
       cost.occupancy_s = 2 * shares * n * slower;
       cost.latency_s = cost.occupancy_s + shares * n * c.reduce_s_per_byte;
@@ -75,6 +80,21 @@ double bytes_per_byte(WireFormat wire) {
   return 1;
 }
 
+std::string_view name_of(Packing packing) { return kPackingNames[static_cast<size_t>(packing)]; }
+
+double bytes_per_byte(Packing packing) {
+  constexpr double kQsgdBucket = 512;
+  switch (packing) {
+    case Packing::kNone:
+      return 1;
+    case Packing::kTopK:
+      return 2 * kTopKShare;
+    case Packing::kQsgd:
+      return 0.25 + 1 / kQsgdBucket;
+  }
+  return 1;
+}
+
 Cost cost_of(const Calibration& calibration, Collective collective, WireFormat wire,
              uint32_t workers, double bytes) {
   SUMCAST_ASSERT(workers >= 1);
@@ -85,9 +105,10 @@ Cost cost_of(const Calibration& calibration, Collective collective, WireFormat w
     const MeasuredCost& line = measured->second;
     const double streaming = line.per_byte_s * bytes;
     const double total = line.fixed_s + streaming;
-    const bool waits =
-        collective == Collective::kRing || collective == Collective::kHalvingDoubling;
-    return {total, waits ? total : streaming, line.stolen_per_byte_s * bytes};
+    const bool waits = collective == Collective::kRing ||
+                       collective == Collective::kHalvingDoubling ||
+                       collective == Collective::kGather;
+    return {total, waits ? total : streaming, line.stolen_per_byte_s * bytes, line.drag};
   }
   Cost cost = formula(calibration, collective, workers, bytes * bytes_per_byte(wire));
   cost.stolen_s = calibration.stolen_s_per_byte * bytes * bytes_per_byte(wire);

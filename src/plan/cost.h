@@ -12,6 +12,7 @@
 //   direct             2 a + 2(p-1)/p n b + (p-1)/p n g + S
 //   server             2 a + p n b + p n g + S      chunked, both directions of its link at once
 //   in-network         2 a + n b + S                one port per worker; no reduction at workers
+//   gather             (p-1) a + (p-1) n b + S      n: one worker's message, which all others get
 //
 // A software aggregator with one port of its own carries p n each way: in-network then takes
 // p n / rate if that is longer. Pure: nothing here measures, and no clock is read.
@@ -27,18 +28,32 @@
 
 namespace sumcast::plan {
 
-enum class Collective : uint8_t { kInNetwork, kDirect, kRing, kHalvingDoubling, kServer };
-inline constexpr int kCollectives = 5;
+enum class Collective : uint8_t { kInNetwork, kDirect, kRing, kHalvingDoubling, kServer, kGather };
+inline constexpr int kCollectives = 6;
 
-/// "in-network", "direct", "ring", "halving-doubling", "server": the API's names.
+/// "in-network", "direct", "ring", "halving-doubling", "server": the API's names; "gather".
 std::string_view name_of(Collective collective);
 std::optional<Collective> collective_from_name(std::string_view name);
 
 /// Whether it can carry `wire`: the baselines over TCP send f32 as it is.
 constexpr bool carries(Collective collective, WireFormat wire) {
   return wire == WireFormat::kNative ||
-         (collective != Collective::kRing && collective != Collective::kHalvingDoubling);
+         (collective != Collective::kRing && collective != Collective::kHalvingDoubling &&
+          collective != Collective::kGather);
 }
+
+/// What a worker sends in place of its gradient where messages are gathered instead of summed.
+enum class Packing : uint8_t {
+  kNone = 0,
+  kTopK = 1,  ///< The largest kTopKShare of the elements as index and value.
+  kQsgd = 2,  ///< A byte an element, and a norm for each 512.
+};
+inline constexpr int kPackings = 3;
+inline constexpr double kTopKShare = 0.01;
+/// "none", "top-k", "qsgd".
+std::string_view name_of(Packing packing);
+/// Bytes of a worker's message for each byte of an f32 gradient; 1 for kNone.
+double bytes_per_byte(Packing packing);
 
 /// Bytes on a link for each byte of an f32 tensor: 1, 1/2 (16 bits), a code and its share of a
 /// block's scale (int8), a lane and its share of an exponent (fixed).
@@ -49,6 +64,7 @@ struct MeasuredCost {
   double fixed_s = 0;
   double per_byte_s = 0;         ///< By bytes of the f32 tensor, not of what travels.
   double stolen_per_byte_s = 0;  ///< What computing beside it takes longer, per such byte.
+  double drag = 1;               ///< How many times as long it takes beside computing, at least 1.
 };
 
 /// All numbers that predictions rest on. Nominal rates have been wrong by 8.7x: calibrate.
@@ -71,9 +87,11 @@ struct Cost {
   double latency_s = 0;
   double occupancy_s = 0;
   double stolen_s = 0;  ///< Compute lost if all of it runs beside computing.
+  double drag = 1;      ///< How many times as long it takes beside computing, at least 1.
 };
 
-/// Of one all-reduce of `bytes` of f32 among `workers` (at least 1; one worker costs nothing).
+/// Of one all-reduce of `bytes` of f32 among `workers` (at least 1; one worker costs nothing); of a
+/// gather of messages of `bytes`.
 Cost cost_of(const Calibration& calibration, Collective collective, WireFormat wire,
              uint32_t workers, double bytes);
 

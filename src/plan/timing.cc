@@ -28,6 +28,12 @@ struct Served {
   double hidden_s = 0;  ///< Of busy_s, what lies before `backward_s`.
 };
 
+/// When `work_s` begun at `start` is done, if it is dragged until `loaded_until`.
+double dragged_end(double start, double work_s, double drag, double loaded_until) {
+  const double loaded = std::clamp(loaded_until - start, 0.0, work_s * drag);
+  return start + loaded + (work_s - loaded / drag);
+}
+
 /// One link serves buckets one after the other; it takes what is ready, else waits.
 Served serve(const std::vector<Bucket>& buckets, const std::vector<double>& ready,
              const LinkFn& link, bool priority, double backward_s) {
@@ -48,10 +54,10 @@ Served serve(const std::vector<Bucket>& buckets, const std::vector<double>& read
     served.order.push_back(chosen);
     const LinkTime time = link(buckets[chosen].bytes);
     const double start = std::max(free_at, ready[chosen]);
-    served.done[chosen] = start + time.latency_s;
-    free_at = start + time.occupancy_s;
-    served.busy_s += time.occupancy_s;
-    served.hidden_s += std::clamp(backward_s - start, 0.0, time.occupancy_s);
+    served.done[chosen] = dragged_end(start, time.latency_s, time.drag, backward_s);
+    free_at = dragged_end(start, time.occupancy_s, time.drag, backward_s);
+    served.busy_s += free_at - start;
+    served.hidden_s += std::clamp(backward_s - start, 0.0, free_at - start);
   }
   return served;
 }
@@ -146,9 +152,19 @@ Overlapped overlap_step(const StepShape& step, const LinkFn& link, bool priority
   return result;
 }
 
-double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width) {
+double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s) {
   SUMCAST_ASSERT(width >= 1);
-  return std::max({compute_s, sum.occupancy_s, (compute_s + sum.latency_s) / width});
+  SUMCAST_ASSERT(sum.drag >= 1);
+  if (width == 1) return compute_s + sum.latency_s;
+  const double beside = std::max(sum.occupancy_s * sum.drag, stolen_s);
+  double busy = compute_s + stolen_s, step = busy;
+  if (beside > busy) {
+    // Computing ends first: so much of the sum was done beside it, at the price of as much of what
+    // it steals, and the rest finds the cores free.
+    busy = compute_s * beside / (beside - stolen_s);
+    step = busy + (1 - busy / beside) * sum.occupancy_s;
+  }
+  return std::max(step, (busy + sum.latency_s) / width);
 }
 
 uint32_t hiding_width(double compute_s, double latency_s) {

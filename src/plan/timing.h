@@ -6,6 +6,10 @@
 //              waits for each layer's own sum
 //   pipe K     the sum of step t travels under the computing of the K - 1 steps after it:
 //              max(compute, occupancy, (compute + latency) / K)
+//
+// Where computing and communication share cores, each slows the other: a sum takes `drag` times as
+// long while its ranks compute, and takes `stolen` seconds from their computing.
+//
 //   async      every worker exchanges with one server on its own
 //
 // overlap and priority are played through layer by layer on one link, because their closed forms
@@ -65,6 +69,7 @@ std::vector<Bucket> buckets_of(const StepShape& step, double bucket_bytes = kBuc
 struct LinkTime {
   double latency_s = 0;
   double occupancy_s = 0;
+  double drag = 1;  ///< How many times as long it takes while the ranks compute, at least 1.
 };
 using LinkFn = std::function<LinkTime(double bytes)>;
 
@@ -83,7 +88,9 @@ Overlapped overlap_step(const StepShape& step, const LinkFn& link, bool priority
                         double bucket_bytes = kBucketBytes);
 
 /// max(compute, occupancy, (compute + latency) / K), K at least 1; K = 1 is compute + latency.
-double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width);
+/// @param stolen_s  what computing takes longer if a whole sum runs beside it; sum.drag is what the
+///                  sum then takes longer. What is left of it behind computing goes undisturbed.
+double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s = 0);
 
 /// The smallest K that hides a sum's whole latency: 1 + ceil(latency / compute).
 uint32_t hiding_width(double compute_s, double latency_s);

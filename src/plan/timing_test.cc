@@ -23,6 +23,26 @@ TEST(Timing, PipelinedStepsTakeTheSlowestOfThree) {
   EXPECT_EQ(pipelined_step_s(1, {5, 0.5}, 6), 1);      // ... or over six.
 }
 
+TEST(Timing, SumsAndComputingThatShareCoresSlowEachOther) {
+  // 0.4 s of sum take 0.8 s beside computing, of which 0.2 s are lost to it.
+  EXPECT_NEAR(pipelined_step_s(1, {0.4, 0.4, 2}, 2, 0.2), 1.2, 1e-12);
+  // Computing ends first: 0.3 s of it take 0.4 s beside the sum, half of which is done by then.
+  EXPECT_NEAR(pipelined_step_s(0.3, {0.4, 0.4, 2}, 2, 0.2), 0.4 + 0.2, 1e-12);
+  // Nothing runs beside anything with K = 1.
+  EXPECT_NEAR(pipelined_step_s(0.3, {0.4, 0.4, 2}, 1, 0.2), 0.7, 1e-12);
+  // Without drag or theft, the plain formula.
+  EXPECT_NEAR(pipelined_step_s(0.3, {0.4, 0.4, 1}, 2, 0), 0.4, 1e-12);
+}
+
+TEST(Timing, ASumIsDraggedOnlyWhileBackwardRuns) {
+  StepShape step;
+  step.layers = {{100, 0, 0.5}, {100, 0, 0.5}};
+  const LinkFn link = [](double) { return LinkTime{0.4, 0.4, 2}; };
+  // The first bucket is ready at 0.5 and runs dragged until 1: 0.25 done, 0.15 left; then the
+  // other.
+  EXPECT_NEAR(overlap_step(step, link, false, 100).step_s, 1 + 0.15 + 0.4, 1e-12);
+}
+
 TEST(Timing, TheSmallestHidingWidth) {
   EXPECT_EQ(hiding_width(1, 0.9), 2u);
   EXPECT_EQ(hiding_width(1, 1), 2u);

@@ -14,6 +14,12 @@ std::vector<DenseShape> mlp() {
   return {{784, 512, kBatch}, {512, 512, kBatch}, {512, 10, kBatch}};
 }
 
+/// The same in small, for networks whose latency is longer than a step: 536 kB of gradients.
+std::vector<DenseShape> short_mlp() {
+  constexpr int kBatch = 1280;
+  return {{256, 256, kBatch}, {256, 256, kBatch}, {256, 10, kBatch}};
+}
+
 /// Four stages of four 3x3 convolutions, channels doubling where positions fall to a quarter: most
 /// arithmetic per parameter at the bottom, most parameters at the top.
 std::vector<DenseShape> resnet18() {
@@ -64,6 +70,7 @@ std::vector<DenseShape> transformer() {
 
 std::optional<std::vector<DenseShape>> workload_layers(std::string_view model) {
   if (model == "mlp") return mlp();
+  if (model == "short") return short_mlp();
   if (model == "resnet18") return resnet18();
   if (model == "vgg16") return vgg16();
   if (model == "transformer") return transformer();

@@ -25,9 +25,9 @@ struct DenseShape {
 };
 
 /// "mlp", "resnet18", "vgg16", "transformer": the latter three narrow, with the proportions of the
-/// originals (where the parameters are, and where the arithmetic).
+/// originals (where the parameters are, and where the arithmetic). "short": an MLP of short steps.
 std::optional<std::vector<DenseShape>> workload_layers(std::string_view model);
-inline constexpr std::string_view kWorkloadNames = "mlp, resnet18, vgg16, transformer";
+inline constexpr std::string_view kWorkloadNames = "mlp, resnet18, vgg16, transformer, short";
 
 /// One thread.
 class Workload {

@@ -23,8 +23,14 @@ def key_file(path, digit):
 
 
 @pytest.fixture
-def daemon(tmp_path):
+def daemon(daemon_process):
     """The daemon's address and its key file."""
+    return daemon_process[:2]
+
+
+@pytest.fixture
+def daemon_process(tmp_path):
+    """Beside that, its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -38,7 +44,7 @@ def daemon(tmp_path):
             if probe.connect_ex((host, int(port))) == 0:
                 break
         time.sleep(0.05)
-    yield address, key
+    yield address, key, process.pid
     process.terminate()
     process.wait(10)
 

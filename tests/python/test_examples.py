@@ -53,6 +53,19 @@ def test_a_pipeline_trains_and_goes_on_from_a_checkpoint_with_a_gradient_under_w
     assert losses[-1] < 0.8 * losses[0]
 
 
+def test_clicks_are_learnt_and_a_resumed_training_ends_as_one_in_one_go(tmp_path):
+    def last_line(ranks, *arguments):
+        return torchrun(ranks, "embedding_clicks.py", "--batch", "512", *arguments).strip().splitlines()[-1]
+
+    whole = last_line(2, "--steps", "40", "--hot", "200")
+    saved = ("--checkpoint", str(tmp_path / "rows"))
+    last_line(2, "--steps", "25", *saved)
+    assert last_line(2, "--steps", "40", "--resume", *saved) == whole
+    assert float(re.search(r"AUC ([0-9.]+)", whole)[1]) > 0.65
+    # Another number of ranks takes it up.
+    assert "on 1 ranks" in last_line(1, "--steps", "41", "--resume", *saved)
+
+
 def test_fsdp_trains_a_transformer():
     said = torchrun(4, "fsdp_tiny_transformer.py", "--steps", "25", "--width", "32")
     losses = [float(x) for x in re.findall(r"loss ([0-9.]+)", said)]

@@ -1,0 +1,62 @@
+// Links of one rate, and the crews that join over them when they are first asked for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cli/pipe_crew.h"
+#include "cli/pipe_forecast.h"
+#include "cli/pipe_row.h"
+
+namespace sumcast::cli {
+
+/// What all cells of one set of links have in common.
+struct PipeSetting {
+  std::string model;
+  uint32_t workers = 4;
+  double ratio = 0;
+  Duration delay{0};
+  uint64_t rate_bps = 0;
+};
+
+/// How long to measure.
+struct PipeEffort {
+  uint32_t alone_steps = 8;  ///< Of each kind of computing, at every place.
+  int probe_repeats = 7;
+  uint32_t warm_steps = 3;
+  double cell_seconds = 4;  ///< Warming up excluded.
+  bool quick = false;       ///< Fewer modes, and so fewer kinds of computing.
+};
+
+/// One thread. All processes end with it.
+class PipePlace {
+ public:
+  static Result<std::unique_ptr<PipePlace>> open(const PipeSetting& setting,
+                                                 const PipeEffort& effort,
+                                                 const std::string& key_file);
+  /// Measures lines of the links into `network`, and computing without sums into `computing`, which
+  /// collects what all places have measured.
+  Result<void> calibrate(plan::Calibration& network, PipeComputing& computing);
+  /// Trains in the row's mode, and fills in what was measured.
+  Result<void> measure(PipeRow& row);
+
+ private:
+  PipePlace(const PipeSetting& setting, const PipeEffort& effort, std::string key_file)
+      : setting_(setting), effort_(effort), key_file_(std::move(key_file)) {}
+  Result<PipeCrew*> crew(PipeSite site);
+  Result<void> probe(PipeSite site, std::vector<std::pair<plan::Collective, WireFormat>> pairs,
+                     plan::Calibration& network);
+
+  PipeSetting setting_;
+  PipeEffort effort_;
+  std::string key_file_;
+  std::unique_ptr<lab::Cluster> cluster_;
+  std::map<PipeSite, std::unique_ptr<PipeCrew>> crews_;
+};
+
+/// Seconds of a synchronous step's computing, all workers computing, without any links.
+Result<double> computing_alone(const std::string& model, uint32_t workers, uint32_t steps,
+                               const std::string& key_file);
+
+}  // namespace sumcast::cli
