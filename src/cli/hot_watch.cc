@@ -53,6 +53,16 @@ HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options, 
   return choice;
 }
 
+double distinct_keys(const hotset::Corpus& sample, uint32_t batch) {
+  std::vector<hotset::KeyIndex> keys;
+  for (size_t row = 0; row < std::min<size_t>(batch, sample.rows()); ++row) {
+    keys.insert(keys.end(), sample.row(row).begin(), sample.row(row).end());
+  }
+  std::ranges::sort(keys);
+  const auto rest = std::ranges::unique(keys);
+  return static_cast<double>(keys.size() - rest.size());
+}
+
 HotWatch::HotWatch(const HotChoice& first, const TrainOptions& options, const sparse::Options& job,
                    uint32_t rank)
     : period_(first.keys.empty() ? 0 : options.track), residents_(first.keys) {

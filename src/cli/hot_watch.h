@@ -32,6 +32,9 @@ struct HotChoice {
 /// @param width   f32 lanes of a row.
 HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options, uint32_t width);
 
+/// Keys of a batch of so many parts, as the sample's first ones have them.
+double distinct_keys(const hotset::Corpus& sample, uint32_t batch);
+
 /// One thread at a time.
 class HotWatch {
  public:

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/pslite_crew.h"
+#include "cli/sparse_batches.h"
 #include "cli/sparse_crew.h"
 
 namespace sumcast::cli {
@@ -29,11 +30,24 @@ Result<std::unique_ptr<BenchSite>> make_site(const SparseFlags& flags) {
   return BenchSite::create(*plan);
 }
 
+/// For batches like worker 0's.
+Result<SparseFlags> choose_segments(SparseFlags flags, const sparse::Options& options) {
+  if (flags.segments != 0) return flags;
+  auto stream = make_sparse_stream(flags);
+  if (!stream) return fail(stream.error());
+  const auto rows = static_cast<double>(draw_sparse_batches(**stream, flags, 0).most());
+  flags.segments = sparse::segments_for(rows, options.servers, options.shape, options.wire);
+  return flags;
+}
+
 }  // namespace
 
-Result<std::vector<SparseRow>> measure_sparse(const SparseFlags& flags, std::string_view label) {
-  const auto options = sparse_options(flags);
+Result<std::vector<SparseRow>> measure_sparse(const SparseFlags& asked, std::string_view label) {
+  const auto options = sparse_options(asked);
   if (!options) return fail(options.error());
+  const auto with_segments = choose_segments(asked, *options);
+  if (!with_segments) return fail(with_segments.error());
+  const SparseFlags& flags = *with_segments;
   const auto paths = sparse_paths(flags.paths);
   if (!paths) return fail(paths.error());
   std::optional<std::string> pslite;

@@ -63,7 +63,7 @@ Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   sparse::Options options;
   options.workers = flags.workers;
   options.servers = flags.servers;
-  options.segments = flags.segments;
+  if (flags.segments != 0) options.segments = flags.segments;  // Else the driver chooses.
   options.wire = wire;
   options.shape.width = flags.width;
   options.shape.optimizer.kind = *optimizer;

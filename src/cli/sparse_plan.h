@@ -28,7 +28,7 @@ struct SparseFlags {
   uint32_t repeats = 5;        ///< Blocks of each path, by turns.
   uint32_t flush_every = 16;   ///< Rounds.
   double hot_share_max = 0.1;  ///< Of the vocabulary.
-  uint32_t segments = 32;
+  uint32_t segments = 0;       ///< Of each server; 0: what suits the batch.
   uint64_t seed = 1;
   double loss = 0;
   std::string peer;  ///< "pslite=DIR"; empty: none.

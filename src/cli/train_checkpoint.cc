@@ -95,6 +95,8 @@ Result<TrainPosition> first_position(const TrainOptions& options, const sparse::
 }
 
 Result<void> TrainSaver::save(TrainPosition position, bool full) {
+  // Dense parameters are to be as far as the rows.
+  if (auto caught_up = rows_.catch_up(); !caught_up) return caught_up;
   // Everybody's loss travels, worker 0's state stays.
   std::array<double, 2> loss = {position.loss.sum, static_cast<double>(position.loss.examples)};
   if (auto summed = rows_.all_reduce(std::span<double>(loss)); !summed) return summed;

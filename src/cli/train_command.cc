@@ -52,6 +52,8 @@ class TrainShow {
         {"seconds", epoch.seconds},     {"steps", epoch.steps},
         {"hot_share", epoch.hot_share}, {"hot_shares", epoch.hot_shares},
         {"swaps", epoch.swaps},         {"swapped_keys", epoch.swapped_keys}};
+    if (options_.staleness != 0) json["staleness"] = options_.staleness;
+    if (options_.asynchronous) json["asynchronous"] = true;
     if (epoch.auc != 0) json["auc"] = epoch.auc;
     fmt::print("{}\n", json.dump());
     std::fflush(stdout);
@@ -122,7 +124,10 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   auto job = options.job((*subject)->width(), (*subject)->init_scale());
   if (!job) return fail(job.error());
   if (auto opened = open_checkpoints(options, *job); !opened) return fail(opened.error());
-  HotChoice hot = choose_hot((*subject)->sample(), options, (*subject)->width());
+  const hotset::Corpus sample = (*subject)->sample();
+  job->segments = sparse::segments_for(distinct_keys(sample, options.batch), job->servers,
+                                       job->shape, job->wire);
+  HotChoice hot = choose_hot(sample, options, (*subject)->width());
   return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
 
@@ -298,6 +303,11 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->add_option("--order", options->order, "Of samples: random, or file (as they were recorded)")
       ->default_str(options->order);
   command->add_option("--wire", options->wire, "Gradients travel as fp32, bf16, fp16, int8");
+  command->add_option("--staleness", options->staleness,
+                      "Batches asked for ahead: steps travel while others are computed, and each "
+                      "reads rows so many steps old");
+  command->add_flag("--asynchronous", options->asynchronous,
+                    "No worker waits for another: servers take each one's gradients as they come");
   command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
   add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");

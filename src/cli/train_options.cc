@@ -29,6 +29,14 @@ Result<void> TrainOptions::validate() const {
   }
   if (!(sample > 0 && sample <= 1)) return refuse("--sample", sample, "above 0 and at most 1");
   if (hot != "auto" && !number(hot)) return refuse("--hot", hot, "auto, or a number of keys");
+  if (asynchronous && hot != "auto" && hot != "0") {
+    return refuse("--hot", hot, "0 with --asynchronous: a sum needs all workers' gradients");
+  }
+  if (asynchronous && model == "deepfm") {
+    return refuse("--model", model,
+                  "another with --asynchronous: its dense layers are summed by all workers in "
+                  "every step (--staleness hides that, too)");
+  }
   if (checkpoint.empty() && (resume || checkpoint_every != 0)) {
     return fail(ErrorCode::kInvalidArgument,
                 "--resume and --checkpoint-every: they need --checkpoint DIR");
@@ -57,7 +65,9 @@ std::vector<int> TrainOptions::hidden_layers() const {
   return layers;
 }
 
-std::optional<uint32_t> TrainOptions::hot_keys() const { return number(hot); }
+std::optional<uint32_t> TrainOptions::hot_keys() const {
+  return asynchronous ? std::optional<uint32_t>(0) : number(hot);
+}
 
 float TrainOptions::step_rate() const {
   if (rate != 0) return rate;
@@ -80,6 +90,8 @@ Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) cons
   options.workers = workers;
   options.servers = servers;
   options.wire = *gradients;
+  options.staleness = staleness;
+  options.asynchronous = asynchronous;
   options.shape.width = width;
   options.shape.init_scale = init_scale;
   options.shape.seed = seed;

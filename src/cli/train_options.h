@@ -39,6 +39,8 @@ struct TrainOptions {
   double sample = 0.08;      ///< Of the training data: what hot keys are chosen from.
   uint32_t track = 50;       ///< Rounds between looks at the hot set; 0: it stays.
   std::string wire = "fp32";
+  uint32_t staleness = 0;  ///< Batches that workers ask for ahead (sparse::Options::staleness).
+  bool asynchronous = false;
   std::string checkpoint;         ///< A directory; empty: none are written.
   uint64_t checkpoint_every = 0;  ///< Steps; 0: after each epoch only.
   bool resume = false;

@@ -21,7 +21,11 @@ class SampleTask final : public TrainTask {
  public:
   SampleTask(const TrainData& data, const trainer::SparseModel& model, const TrainOptions& options,
              uint32_t rank)
-      : data_(data), model_(model), options_(options), rank_(rank) {}
+      : data_(data),
+        model_(model),
+        options_(options),
+        rank_(rank),
+        batches_(options.staleness + 2) {}
 
   uint64_t steps() const override { return steps_of(data_.train.size(), options_); }
   void begin_epoch(uint32_t epoch) override {
@@ -29,7 +33,7 @@ class SampleTask final : public TrainTask {
   }
 
   const std::vector<uint64_t>& make_batch(uint64_t step) override {
-    trainer::SparseBatch& batch = batches_[step % 2];
+    trainer::SparseBatch& batch = batches_[step % batches_.size()];
     batch.clear();
     for (const uint32_t place : share_of_step(order_, step, rank_, options_)) {
       batch.add(data_.train[place]);
@@ -39,7 +43,7 @@ class SampleTask final : public TrainTask {
 
   TrainLoss learn(uint64_t step, const trainer::ModelView& model,
                   const trainer::GradientView& gradients) override {
-    const trainer::SparseBatch& batch = batches_[step % 2];
+    const trainer::SparseBatch& batch = batches_[step % batches_.size()];
     const uint64_t together = uint64_t{options_.workers} * options_.batch;
     const uint64_t in_step = std::min<uint64_t>(together, order_.size() - step * together);
     const double loss = model_.learn(batch, model, 1.0f / static_cast<float>(in_step), gradients);
@@ -53,8 +57,8 @@ class SampleTask final : public TrainTask {
   const trainer::SparseModel& model_;
   const TrainOptions& options_;
   uint32_t rank_;
-  std::vector<uint32_t> order_;  // Of the training samples in this epoch.
-  std::array<trainer::SparseBatch, 2> batches_;
+  std::vector<uint32_t> order_;                // Of the training samples in this epoch.
+  std::vector<trainer::SparseBatch> batches_;  // By step.
 };
 
 /// Every worker predicts its share of the test samples; all get all predictions.

@@ -42,10 +42,10 @@ class TrainTask {
   /// Steps of an epoch; the same on all workers.
   virtual uint64_t steps() const = 0;
   virtual void begin_epoch(uint32_t epoch) = 0;
-  /// Prepares this worker's batch of a step and returns its keys, distinct. This batch and the one
-  /// before are kept.
+  /// Prepares this worker's batch of a step and returns its keys, distinct. It and the ones before
+  /// are kept, staleness + 2 together.
   virtual const std::vector<uint64_t>& make_batch(uint64_t step) = 0;
-  /// Of one of those two: writes gradients as trainer::SparseModel::learn does.
+  /// Of one of those: writes gradients as trainer::SparseModel::learn does.
   virtual TrainLoss learn(uint64_t step, const trainer::ModelView& model,
                           const trainer::GradientView& gradients) = 0;
   /// What the model is worth on data that it was not trained on: each worker reads a share, all get

@@ -27,7 +27,11 @@ class WordTask final : public TrainTask {
  public:
   WordTask(const WordData& data, const trainer::SkipGram& model, const TrainOptions& options,
            uint32_t rank)
-      : data_(data), model_(model), options_(options), rank_(rank) {}
+      : data_(data),
+        model_(model),
+        options_(options),
+        rank_(rank),
+        batches_(options.staleness + 2) {}
 
   uint64_t steps() const override { return steps_of(data_.train.size(), options_); }
   void begin_epoch(uint32_t epoch) override {
@@ -37,7 +41,7 @@ class WordTask final : public TrainTask {
 
   /// What is drawn depends on seed, rank, epoch and step alone.
   const std::vector<uint64_t>& make_batch(uint64_t step) override {
-    trainer::SkipGramBatch& batch = batches_[step % 2];
+    trainer::SkipGramBatch& batch = batches_[step % batches_.size()];
     batch.clear();
     Prng random(((options_.seed * 1'000'003 + epoch_) * 1'000'003 + step) * 1'009 + rank_);
     for (const uint32_t place : share_of_step(order_, step, rank_, options_)) {
@@ -50,7 +54,7 @@ class WordTask final : public TrainTask {
                   const trainer::GradientView& gradients) override {
     const float share = 1.0f / static_cast<float>(uint64_t{options_.workers} * options_.batch);
     const trainer::SkipGramScore score =
-        model_.learn(batches_[step % 2], model.rows, share, gradients.rows);
+        model_.learn(batches_[step % batches_.size()], model.rows, share, gradients.rows);
     return {score.loss, score.real};
   }
 
@@ -62,8 +66,8 @@ class WordTask final : public TrainTask {
   const TrainOptions& options_;
   uint32_t rank_;
   uint32_t epoch_ = 0;
-  std::vector<uint32_t> order_;  // Of the training texts in this epoch.
-  std::array<trainer::SkipGramBatch, 2> batches_;
+  std::vector<uint32_t> order_;                  // Of the training texts in this epoch.
+  std::vector<trainer::SkipGramBatch> batches_;  // By step.
 };
 
 /// Every worker takes a share of the test's texts, with the same pairs and negatives every time.

@@ -1,6 +1,7 @@
 // What one worker of `sumcast train` does: epochs of rounds, whatever is trained.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -17,6 +18,9 @@ class TrainWorker {
   /// @param hot  what is hot now.
   TrainWorker(sparse::Worker& rows, const TrainSubject& subject, const TrainOptions& options,
               const sparse::Options& job, const HotChoice& hot, uint32_t rank);
+  ~TrainWorker();
+  TrainWorker(const TrainWorker&) = delete;
+  TrainWorker& operator=(const TrainWorker&) = delete;
 
   /// Steps of an epoch.
   uint64_t steps() const { return task_->steps(); }
@@ -34,20 +38,23 @@ class TrainWorker {
  private:
   Result<TrainLoss> train(const TrainPosition& from, TrainEpoch& result,
                           const std::function<void(uint64_t)>& on_step);
-  /// A step's gradients, and on to the keys of the next.
-  Result<void> move(const std::vector<uint64_t>& keys, const std::vector<uint64_t>& next,
-                    TrainEpoch& result);
+  /// Asks for the rows of a step, and of those behind it that may be asked for ahead.
+  Result<void> ask_from(uint64_t step);
+  /// A step's gradients, and on to the next one.
+  Result<void> move(uint64_t step, TrainEpoch& result);
   double share_since(const sparse::WorkerCounters& before) const;
 
   sparse::Worker& rows_;
   std::unique_ptr<TrainTask> task_;
   HotWatch watch_;
   table::Optimizer dense_rule_;
-  size_t width_;                        // Of a row.
-  size_t parameters_;                   // Dense ones.
-  std::vector<float> dense_;            // f32[parameters] and their state.
-  std::vector<float> dense_gradients_;  // f32[parameters]
-  std::vector<float> gradients_;        // f32[keys][width]
+  uint64_t ahead_;                                 // Batches asked for ahead.
+  size_t width_;                                   // Of a row.
+  size_t parameters_;                              // Dense ones.
+  std::vector<float> dense_;                       // f32[parameters] and their state.
+  std::vector<float> dense_gradients_;             // f32[parameters]
+  std::vector<float> gradients_;                   // f32[keys][width]
+  std::deque<const std::vector<uint64_t>*> keys_;  // Of the current step and those asked for.
   TrainSaver saver_;
 };
 

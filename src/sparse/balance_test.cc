@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
+
+#include "sparse/options.h"
 
 namespace sumcast::sparse {
 namespace {
@@ -43,6 +46,21 @@ TEST(Balance, MoreServersLeaveLessToGain) {
   const double one = balance(model, chances, 2000, 100000).gain();
   model.servers = 8;
   EXPECT_LT(balance(model, chances, 2000, 100000).gain(), one);
+}
+
+TEST(Balance, SmallRoundsHaveFewSegmentsAndLargeOnesMany) {
+  table::TableShape shape;
+  shape.width = 16;
+  uint32_t before = 0;
+  for (const double rows : {0.0, 10.0, 1000.0, 3000.0, 6000.0}) {
+    const uint32_t segments = segments_for(rows, 1, shape, WireFormat::kNative);
+    EXPECT_GE(segments, std::max(before, 1u));
+    before = segments;
+  }
+  EXPECT_EQ(segments_for(100, 1, shape, WireFormat::kNative), 1u);
+  EXPECT_EQ(segments_for(1e9, 1, shape, WireFormat::kNative), 32u);
+  EXPECT_EQ(segments_for(1365, 1, shape, WireFormat::kNative), 4u) << "of 24 KiB each";
+  EXPECT_EQ(segments_for(1365, 4, shape, WireFormat::kNative), 1u) << "a server has a quarter";
 }
 
 }  // namespace

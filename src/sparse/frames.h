@@ -4,8 +4,11 @@
 //                              body has. Every worker sends one to every server every round, rows
 //                              or not: that is the marker that closes a round (design rule 5S.1).
 //                      body    one per segment that has rows
-//                        kStep    u64 keys[pull]   f32 or encoded gradients[push], of the rows that
-//                                                  this worker pulled last, in that order
+//                        kStep    u64 keys[pull]   f32 or encoded gradients[push], of the oldest
+//                        rows
+//                                                  that this worker pulled and has not pushed, in
+//                                                  that order; or, kNamed, of the u64 keys[push]
+//                                                  that stand before all else
 //                        kFetch   u64 keys[pull]
 //                        kAssign  u64 keys[push]   f32 records[push]
 //                      order   kSave, worker 0 only: which checkpoint to write
@@ -17,9 +20,12 @@
 //
 // Two levels of acknowledgement (P16): a reply says that a segment has this round's gradients and
 // has moved its rows; the ack says so of all segments of the server, those that owe this worker
-// nothing included. A worker ends a round when it has all acks, so no worker is ever more than one
-// round ahead of another, and whoever is ahead knows that all servers have committed the round of
-// those behind.
+// nothing included. A worker ends a round when it has all acks, and begins one while at most
+// `staleness` others are under way (P20): so no worker is ever more than staleness + 1 rounds ahead
+// of another, and whoever has ended a round knows that all servers have committed it.
+//
+// In asynchronous jobs rounds are each worker's own (P21): a body is applied when it is there,
+// reply and ack follow at once. Only kSave waits for all.
 //
 // The number of a round, counted anew in each context, travels as the messages' check: members that
 // are in different rounds get an error instead of each other's rows. The number of a *step* (a
@@ -43,6 +49,14 @@ enum class Task : uint32_t {
 
 inline constexpr uint32_t kSegmentsMax = 256;
 
+/// Of Plan::flags, for kStep.
+enum PlanFlag : uint32_t {
+  kDone = 1,   ///< This worker has finished the step, and only helps others.
+  kNamed = 2,  ///< Bodies name the rows that they push: the server may not know them any more.
+  kFresh = 4,  ///< What was pulled before and not pushed is forgotten.
+  kKept = 8,   ///< The rows that are pulled will be pushed, behind those before them.
+};
+
 struct SegmentPlan {
   uint32_t push = 0;
   uint32_t pull = 0;
@@ -52,8 +66,8 @@ struct SegmentPlan {
 struct Plan {
   Task task = Task::kStep;
   uint32_t round = 0;
-  uint64_t step = 0;     ///< kStep: from 1; 0: this round pushes nothing.
-  uint32_t is_done = 0;  ///< kStep: 1: this worker has finished the step, and only helps others.
+  uint64_t step = 0;   ///< kStep: from 1; 0: this round pushes nothing.
+  uint32_t flags = 0;  ///< Of PlanFlag.
   uint32_t reserved = 0;
   std::array<SegmentPlan, kSegmentsMax> segments{};
 };

@@ -18,41 +18,43 @@ Result<HotRows> HotRows::create(const table::TableShape& shape, std::span<const 
     }
   }
   const size_t words = (keys.size() + 63) / 64;
-  hot.sums_.resize(keys.size() * shape.width);
-  hot.present_.resize(words, 0);
   hot.moved_.resize(words, 0);
   hot.flushing_.resize(words, 0);
   hot.batch_of_.resize(keys.size(), 0);
   return hot;
 }
 
-void HotRows::gather(std::span<const uint32_t> slots, std::span<const float* const> gradients) {
+void HotRows::gather(std::span<const uint32_t> slots, std::span<const float* const> gradients,
+                     Addends& out) {
   const size_t width = table_.shape().width;
   order_.resize(slots.size());
   std::iota(order_.begin(), order_.end(), 0u);
   std::ranges::sort(order_, {}, [&](uint32_t i) { return slots[i]; });
-  addends_.touched.resize(slots.size());
-  addends_.rows.resize(slots.size() * width);
+  out.touched.resize(slots.size());
+  out.rows.resize(slots.size() * width);
   for (size_t i = 0; i < order_.size(); ++i) {
-    addends_.touched[i] = slots[order_[i]];
-    std::memcpy(addends_.rows.data() + i * width, gradients[order_[i]], width * sizeof(float));
+    out.touched[i] = slots[order_[i]];
+    std::memcpy(out.rows.data() + i * width, gradients[order_[i]], width * sizeof(float));
   }
 }
 
-size_t HotRows::apply() {
+void HotRows::prepare(Sums& sums) const {
+  sums.rows.resize(table_.size() * table_.shape().width);
+  sums.present.assign(moved_.size(), 0);
+}
+
+size_t HotRows::apply(const Sums& sums) {
   const size_t width = table_.shape().width;
   size_t rows = 0;
-  for (size_t word = 0; word < present_.size(); ++word) {
-    for (uint64_t bits = present_[word]; bits != 0; bits &= bits - 1) {
+  for (size_t word = 0; word < sums.present.size(); ++word) {
+    for (uint64_t bits = sums.present[word]; bits != 0; bits &= bits - 1) {
       const auto slot =
           static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
-      table_.step(slot, sums_.data() + slot * width);
+      table_.step(slot, sums.rows.data() + slot * width);
       ++rows;
     }
-    moved_[word] |= present_[word];
-    present_[word] = 0;
+    moved_[word] |= sums.present[word];
   }
-  std::swap(addends_, last_addends_);
   return rows;
 }
 

@@ -39,19 +39,19 @@ class HotRows {
     std::vector<uint32_t> touched;  ///< Slots, ascending.
     std::vector<float> rows;        ///< f32[touched][width]
   };
+  /// What comes back.
+  struct Sums {
+    std::vector<float> rows;        ///< f32[slots][width]
+    std::vector<uint64_t> present;  ///< Bit per slot: somebody touched it.
+  };
   /// What this worker adds to the round's sum: `gradients[i]` belongs to `slots[i]`, in any order,
   /// slots distinct. Copies them.
-  void gather(std::span<const uint32_t> slots, std::span<const float* const> gradients);
-  const Addends& addends() const { return addends_; }
-  /// Those of the last round that was applied: others may need its sum once more.
-  const Addends& last_addends() const { return last_addends_; }
-
-  float* sums() { return sums_.data(); }
-  uint64_t* present() { return present_.data(); }
-  /// Moves every row whose bit is set in present(), and clears the bits. @return rows moved.
-  size_t apply();
-  /// Clears the bits only: the sums are known here, or did not come whole.
-  void discard_sums() { present_.assign(present_.size(), 0); }
+  void gather(std::span<const uint32_t> slots, std::span<const float* const> gradients,
+              Addends& out);
+  /// Makes room for a round's sums, with no slot present.
+  void prepare(Sums& sums) const;
+  /// Moves every row whose sum is present. @return rows moved.
+  size_t apply(const Sums& sums);
 
   /// Slots moved since the last flush that ended, of `worker`'s share (slot mod workers),
   /// ascending. They stay due until end_flush().
@@ -62,10 +62,7 @@ class HotRows {
   explicit HotRows(const table::TableShape& shape) : table_(shape) {}
 
   table::RowTable table_;
-  Addends addends_, last_addends_;
   std::vector<uint32_t> order_;     // Scratch of gather().
-  std::vector<float> sums_;         // f32[slots][width]
-  std::vector<uint64_t> present_;   // Bit per slot: summed in this round.
   std::vector<uint64_t> moved_;     // Bit per slot: since the last flush began.
   std::vector<uint64_t> flushing_;  // Bit per slot: may not have reached its server yet.
   std::vector<uint64_t> batch_of_;  // By slot: the last batch that had it.

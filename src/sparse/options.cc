@@ -2,12 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
+#include "numeric/codec.h"
 #include "numeric/rows.h"
 #include "sparse/frames.h"
 
 namespace sumcast::sparse {
+namespace {
+
+/// Measured (docs/perf-notes.md): with more in a message, links wait for servers; with less,
+/// processors handle messages.
+constexpr double kSegmentBytes = 24 << 10;
+constexpr double kSegmentsAuto = 32;
+
+}  // namespace
 
 Result<void> Options::validate() const {
   if (workers == 0 || servers == 0) {
@@ -23,11 +34,24 @@ Result<void> Options::validate() const {
     return fail(ErrorCode::kInvalidArgument,
                 "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
   }
+  if (staleness > kStalenessMax) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("sparse: staleness {}; 0 to {} are possible", staleness, kStalenessMax));
+  }
   if (restore && checkpoint_directory.empty()) {
     return fail(ErrorCode::kInvalidArgument, "sparse: a checkpoint to take up, but no directory");
   }
   if (auto fine = shape.validate(); !fine) return fine;
   return restore ? check_shape(*restore, shape) : Result<void>();
+}
+
+uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,
+                      WireFormat wire) {
+  const double gradient =
+      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, shape.width));
+  const double bytes = rows / servers * (sizeof(uint64_t) + gradient);
+  return static_cast<uint32_t>(std::clamp(std::ceil(bytes / kSegmentBytes), 1.0, kSegmentsAuto));
 }
 
 uint64_t Options::fingerprint() const {
@@ -36,6 +60,8 @@ uint64_t Options::fingerprint() const {
                              workers,
                              servers,
                              segments,
+                             staleness,
+                             asynchronous ? 1u : 0u,
                              static_cast<uint64_t>(wire),
                              shape.width,
                              shape.seed,

@@ -18,6 +18,8 @@
 
 namespace sumcast::sparse {
 
+inline constexpr uint32_t kStalenessMax = 64;
+
 struct Options {
   uint32_t workers = 1;
   uint32_t servers = 1;
@@ -26,6 +28,12 @@ struct Options {
   /// How gradients travel, hot and cold alike: kNative, kBF16, kFP16 or kInt8. Rows that are pulled
   /// travel as f32.
   WireFormat wire = WireFormat::kNative;
+  /// How many batches a worker may announce ahead of the one that it trains on (P20): a read for
+  /// step c then contains the steps up to c - 1 - staleness. 0: synchronous.
+  uint32_t staleness = 0;
+  /// Each worker's gradients move rows as they come, whatever step the others are in (P21). No keys
+  /// can be hot then, and nothing dense is summed.
+  bool asynchronous = false;
   /// Rows of one segment that a worker may push or pull in a round: bounds what a server allots.
   uint32_t body_rows_max = 1 << 20;
   /// Where Worker::save() puts checkpoints: a directory that worker 0 and all servers see, each by
@@ -39,6 +47,13 @@ struct Options {
   /// Equal on all members, or they do not belong together.
   uint64_t fingerprint() const;
 };
+
+/// How many segments suit rounds of so many rows: as few as keep messages small against the window
+/// that a server's link needs (worker_rounds.cc), for each costs a message either way.
+///
+/// @param rows  of a worker's batch, all servers' together.
+uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,
+                      WireFormat wire);
 
 inline uint32_t server_of(uint64_t mixed, const Options& options) {
   return static_cast<uint32_t>(((mixed >> 32) * options.servers) >> 32);

@@ -17,22 +17,44 @@ Segment::Segment(const Options& options)
       gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
       table_(options.shape),
       pulled_(options.workers),
+      waiting_(options.workers),
       pushes_(options.workers),
+      committed_(options.workers),
       sum_(gradient_bytes_) {}
 
 Result<void> Segment::add_gradients(uint32_t worker, std::span<const std::byte> encoded,
                                     uint32_t rows) {
   SUMCAST_ASSERT(worker < workers_ && encoded.size() == rows * gradient_bytes_);
-  if (rows != pulled_[worker].size()) {
+  auto& waiting = waiting_[worker];
+  const size_t pulled = waiting.empty() ? 0 : waiting.front().size();
+  if (rows != pulled) {
     return fail(ErrorCode::kMismatch,
                 fmt::format("worker {} pushed gradients of {} rows, but it had pulled {}", worker,
-                            rows, pulled_[worker].size()));
+                            rows, pulled));
   }
-  pushes_[worker] = {encoded.data(), rows};
+  if (waiting.empty()) return {};
+  pushes_[worker] = {encoded.data(), std::move(waiting.front())};
+  waiting.pop_front();
   return {};
 }
 
-void Segment::discard_gradients() { pushes_.assign(pushes_.size(), Push()); }
+Result<void> Segment::add_gradients_of(uint32_t worker, std::span<const uint64_t> keys,
+                                       std::span<const std::byte> encoded) {
+  SUMCAST_ASSERT(worker < workers_ && encoded.size() == keys.size() * gradient_bytes_);
+  std::vector<uint32_t> rows;
+  if (auto found = find_rows(worker, keys, rows); !found) return found;
+  pushes_[worker] = {encoded.data(), std::move(rows)};
+  return {};
+}
+
+void Segment::skip_pulled(uint32_t worker) {
+  if (!waiting_[worker].empty()) waiting_[worker].pop_front();
+}
+
+void Segment::forget_round() {
+  pushes_.assign(pushes_.size(), Push());
+  waiting_.assign(waiting_.size(), {});
+}
 
 void Segment::note_moved(uint32_t row) {
   if (row >= moved_.size()) moved_.resize(table_.size(), 0);
@@ -52,6 +74,16 @@ void Segment::each_moved(uint32_t base,
 }
 
 size_t Segment::apply(uint64_t step) {
+  committed_.assign(workers_, step);
+  return move_rows();
+}
+
+size_t Segment::apply_alone(uint32_t worker, uint64_t step) {
+  committed_[worker] = step;
+  return move_rows();
+}
+
+size_t Segment::move_rows() {
   // Which rows were touched, and by how many workers.
   stamp_.resize(table_.size(), 0);
   place_.resize(table_.size(), 0);
@@ -59,8 +91,7 @@ size_t Segment::apply(uint64_t step) {
   touched_.clear();
   begin_.assign(1, 0);
   for (uint32_t worker = 0; worker < workers_; ++worker) {
-    for (uint32_t i = 0; i < pushes_[worker].rows; ++i) {
-      const uint32_t row = pulled_[worker][i];
+    for (const uint32_t row : pushes_[worker].rows) {
       if (stamp_[row] != round_stamp_) {
         stamp_[row] = round_stamp_;
         place_[row] = static_cast<uint32_t>(touched_.size());
@@ -75,11 +106,11 @@ size_t Segment::apply(uint64_t step) {
   sources_.resize(begin_.back());
   std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
   for (uint32_t worker = 0; worker < workers_; ++worker) {
-    const Push& push = pushes_[worker];
-    for (uint32_t i = 0; i < push.rows; ++i) {
-      sources_[next[place_[pulled_[worker][i]]]++] = push.encoded + i * gradient_bytes_;
+    Push& push = pushes_[worker];
+    for (size_t i = 0; i < push.rows.size(); ++i) {
+      sources_[next[place_[push.rows[i]]]++] = push.encoded + i * gradient_bytes_;
     }
-    pushes_[worker] = {};
+    push = {};
   }
   std::vector<float> gradient(table_.shape().width);
   for (size_t place = 0; place < touched_.size(); ++place) {
@@ -87,7 +118,6 @@ size_t Segment::apply(uint64_t step) {
     table_.step(touched_[place], gradient.data());
     note_moved(touched_[place]);
   }
-  committed_ = step;
   return touched_.size();
 }
 
@@ -105,8 +135,10 @@ void Segment::fold_row(size_t place, float* gradient) {
   numeric::decode(wire_, sum_.data(), width, gradient);
 }
 
-Result<void> Segment::set_pulled(uint32_t worker, std::span<const uint64_t> keys) {
-  std::vector<uint32_t> rows;
+/// Distinct keys' rows, made where there are none.
+Result<void> Segment::find_rows(uint32_t worker, std::span<const uint64_t> keys,
+                                std::vector<uint32_t>& rows) {
+  rows.clear();
   rows.reserve(keys.size());
   for (const uint64_t key : keys) {
     const uint32_t row = table_.find_or_make(key);
@@ -126,7 +158,15 @@ Result<void> Segment::set_pulled(uint32_t worker, std::span<const uint64_t> keys
     }
     stamp_[rows[i]] = round_stamp_;
   }
-  pulled_[worker] = std::move(rows);
+  return {};
+}
+
+Result<void> Segment::set_pulled(uint32_t worker, std::span<const uint64_t> keys, bool is_kept) {
+  if (auto found = find_rows(worker, keys, pulled_[worker]); !found) {
+    pulled_[worker].clear();
+    return found;
+  }
+  if (is_kept) waiting_[worker].push_back(pulled_[worker]);
   return {};
 }
 

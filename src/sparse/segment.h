@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
 #include <vector>
@@ -24,23 +25,35 @@ class Segment {
  public:
   explicit Segment(const Options& options);
 
-  /// Gradients of the rows that this worker pulled last, in that order; kept by reference until
-  /// apply(). kMismatch if their number is another.
+  /// Gradients of the oldest rows that this worker pulled and has not pushed, in that order; those
+  /// rows are pushed with it. Kept by reference until apply(). kMismatch if their number is
+  /// another; a worker that has pulled none may push none.
   Result<void> add_gradients(uint32_t worker, std::span<const std::byte> encoded, uint32_t rows);
-  /// Forgets them: the round is gone through again.
-  void discard_gradients();
+  /// Gradients of rows by key, made where there are none; what was pulled stays as it is. By
+  /// reference until apply(). kMismatch: a key twice; kUnavailable: the table is full.
+  Result<void> add_gradients_of(uint32_t worker, std::span<const uint64_t> keys,
+                                std::span<const std::byte> encoded);
+  /// The oldest rows pulled count as pushed, without effect.
+  void skip_pulled(uint32_t worker);
+  /// Forgets all gradients, and what was pulled: rounds are gone through again.
+  void forget_round();
   /// Moves every row that somebody pushed in this round, once, and commits the step. @return rows
   /// moved.
   size_t apply(uint64_t step);
-  /// The last step that was applied; 0: none yet.
-  uint64_t committed() const { return committed_; }
+  /// The same for the gradients of one worker, whose steps are its own (P21).
+  size_t apply_alone(uint32_t worker, uint64_t step);
+  /// The last step of this worker that was applied; 0: none yet. Without apply_alone() the same for
+  /// all.
+  uint64_t committed(uint32_t worker) const { return committed_[worker]; }
 
-  size_t pulled(uint32_t worker) const { return pulled_[worker].size(); }
-  /// What this worker pulls now, and what its next gradients belong to. Rows are made where there
-  /// are none. kMismatch: a key twice; kUnavailable: the table is full. The worker then still has
-  /// what it pulled before.
-  Result<void> set_pulled(uint32_t worker, std::span<const uint64_t> keys);
-  /// Reads those rows: f32[keys][width].
+  /// What this worker pulls now. Rows are made where there are none. kMismatch: a key twice;
+  /// kUnavailable: the table is full. Nothing is pulled then.
+  ///
+  /// @param is_kept  gradients of these rows will come, behind those of rows pulled before.
+  Result<void> set_pulled(uint32_t worker, std::span<const uint64_t> keys, bool is_kept);
+  /// What was pulled before will not be pushed.
+  void forget_pulled(uint32_t worker) { waiting_[worker].clear(); }
+  /// Reads the rows of set_pulled(): f32[keys][width].
   void read_rows(uint32_t worker, float* out) const;
 
   /// Reads rows with their state, f32[keys][record_lanes]; makes none: keys without a row read as
@@ -61,9 +74,12 @@ class Segment {
  private:
   struct Push {
     const std::byte* encoded = nullptr;
-    uint32_t rows = 0;
+    std::vector<uint32_t> rows;  ///< Row numbers.
   };
 
+  Result<void> find_rows(uint32_t worker, std::span<const uint64_t> keys,
+                         std::vector<uint32_t>& rows);
+  size_t move_rows();
   void fold_row(size_t place, float* gradient);
   void note_moved(uint32_t row);
 
@@ -71,10 +87,11 @@ class Segment {
   uint32_t workers_;
   size_t gradient_bytes_;  // Of one row on the wire.
   table::RowTable table_;
-  std::vector<std::vector<uint32_t>> pulled_;  // By worker: row numbers.
-  std::vector<Push> pushes_;                   // By worker.
-  uint64_t committed_ = 0;
-  uint32_t checkpoint_ = 0;      // The last one that was taken.
+  std::vector<std::vector<uint32_t>> pulled_;               // By worker: row numbers.
+  std::vector<std::deque<std::vector<uint32_t>>> waiting_;  // By worker: kept, oldest first.
+  std::vector<Push> pushes_;                                // By worker.
+  std::vector<uint64_t> committed_;                         // By worker.
+  uint32_t checkpoint_ = 0;                                 // The last one that was taken.
   std::vector<uint32_t> moved_;  // By row number: the checkpoint that it goes into; 0: none.
   // Scratch of apply(), by row number and by place in the list of rows touched.
   std::vector<uint64_t> stamp_;  // When a row was last seen: 64 bits, which never wrap.

@@ -4,7 +4,6 @@
 
 #include <thread>
 
-#include "numeric/codec.h"
 #include "sparse/agreement.h"
 #include "sparse/server_desk.h"
 
@@ -13,8 +12,6 @@ namespace {
 
 /// How often a thread that waits for the others' rows looks whether the job still is one.
 constexpr std::chrono::nanoseconds kLookInterval = std::chrono::milliseconds(100);
-/// Workers may compute for as long as they like; their death is noticed otherwise.
-constexpr std::chrono::nanoseconds kIdlePatience = std::chrono::hours(24 * 365);
 
 /// A checkpoint that is there and not taken up must not be written over. The others hear of it.
 Result<void> check_directory(Context& context, const Options& options) {
@@ -54,7 +51,9 @@ Server::Server(Context& context, Seat* seat, const Options& options)
     : context_(&context),
       seat_(seat),
       options_(options),
-      arrived_(options.segments),
+      book_(options.workers, options.segments, options.staleness),
+      segment_locks_(options.segments),
+      save_rounds_(options.workers),
       has_left_(options.workers),
       acks_(options.workers) {
   for (uint32_t segment = 0; segment < options.segments; ++segment) {
@@ -62,8 +61,13 @@ Server::Server(Context& context, Seat* seat, const Options& options)
   }
   for (uint32_t worker = 0; worker < options.workers; ++worker) {
     desks_.push_back(std::make_unique<Desk>());
-    desks_.back()->worker = worker;
-    desks_.back()->sheets.resize(options.segments);
+    Desk& desk = *desks_.back();
+    desk.worker = worker;
+    desk.papers.resize(book_.places());
+    for (Paper& paper : desk.papers) {
+      paper.worker = worker;
+      paper.sheets.resize(options.segments);
+    }
   }
 }
 
@@ -127,12 +131,15 @@ Result<void> Server::move_on() {
   failed_.reset();
   acknowledging_.reset();
   receipting_.reset();
-  answered_ = 0;
-  rounds_ended_ = 0;
-  for (auto& arrived : arrived_) arrived.store(0, std::memory_order_relaxed);
-  for (const auto& segment : segments_) segment->discard_gradients();
+  book_.reset();
+  saving_ = 0;
+  for (const auto& segment : segments_) segment->forget_round();
   for (const auto& desk : desks_) {
-    for (Desk::Sheet& sheet : desk->sheets) sheet.receiving.reset(), sheet.replying.reset();
+    desk->begun = 0;
+    desk->acking.reset();
+    for (Paper& paper : desk->papers) {
+      for (Paper::Sheet& sheet : paper.sheets) sheet.receiving.reset(), sheet.replying.reset();
+    }
   }
   return {};
 }
@@ -148,113 +155,42 @@ void Server::fail_all(const Error& error) {
   context_->world().abort("server: " + error.what);
 }
 
-Result<void> Server::serve(uint32_t worker) {
-  Desk& desk = *desks_[worker];
-  Call call;
-  call.timeout = kIdlePatience;
-  for (uint32_t round = 0;; ++round) {
-    const Message plan{&desk.plan, plan_bytes(options_.segments), worker, kPlanTag, 0};
-    if (auto got = context_->world().exchange({}, std::span(&plan, 1), call); !got) return got;
-    if (desk.plan.round != round) {
-      return fail(ErrorCode::kMismatch,
-                  fmt::format("worker {} is in round {}, and this server in {}", worker,
-                              desk.plan.round, round));
-    }
-    if (desk.plan.task == Task::kLeave) {
-      if (auto told = let_go(desk); !told) return told;
-      std::lock_guard lock(mutex_);
-      left_ = worker;
-      has_left_[worker] = true;
-      changed_.notify_all();
-      return {};
-    }
-    if (auto fine = check(desk); !fine) return fine;
-    if (auto read = read_order(desk); !read) return read;
-    if (auto read = read_bodies(desk); !read) return read;
-    if (auto ended = wait_for_end_of(round); !ended) return ended;
-  }
-}
-
-/// Who could go on in another context has to know that it need not.
-Result<void> Server::let_go(const Desk& desk) {
-  if (seat_ == nullptr) return {};
-  uint32_t round = desk.plan.round;
-  const Message ack{&round, sizeof round, desk.worker, kAckTag, round};
-  return context_->world().exchange(std::span(&ack, 1), {});
-}
-
-/// All receives are posted at once, so that bodies stream.
-Result<void> Server::read_bodies(Desk& desk) {
-  const size_t row_bytes =
-      desk.plan.task == Task::kAssign
-          ? options_.shape.record_lanes() * sizeof(float)
-          : numeric::payload_bytes(ElementType::kF32, options_.wire, options_.shape.width);
-  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
-    Desk::Sheet& sheet = desk.sheets[segment];
-    const SegmentPlan& rows = desk.plan.segments[segment];
-    const uint64_t bytes = desk.key_count(segment) * sizeof(uint64_t) + rows.push * row_bytes;
-    if (bytes == 0) continue;
-    sheet.body.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-    const Message body{sheet.body.data(), bytes, desk.worker, body_tag(segment), desk.plan.round};
-    auto work = context_->world().exchange_async({}, std::span(&body, 1));
-    if (!work) return fail(work.error());
-    sheet.receiving = std::move(*work);
-  }
-  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
-    Desk::Sheet& sheet = desk.sheets[segment];
-    if (sheet.receiving) {
-      if (auto got = sheet.receiving->wait(); !got) return got;
-      sheet.receiving.reset();
-    }
-    if (auto done = arrive(segment, desk.plan.task); !done) return done;
-  }
-  return {};
-}
-
-/// What worker 0 wants of all servers.
-Result<void> Server::read_order(Desk& desk) {
-  if (desk.plan.task != Task::kSave || desk.worker != 0) return {};
-  const Message order{&desk.order, sizeof(SaveOrder), desk.worker, kOrderTag, desk.plan.round};
-  return context_->world().exchange({}, std::span(&order, 1));
-}
-
-Result<void> Server::arrive(uint32_t segment, Task task) {
-  std::atomic<uint32_t>& arrived = arrived_[segment];
-  if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < options_.workers) return {};
-  arrived.store(0, std::memory_order_relaxed);
-  if (auto done = answer(segment, task); !done) return done;
+Result<void> Server::arrive(const Paper& paper, uint32_t segment) {
+  const uint32_t round = paper.plan.round;
+  if (!book_.arrive(round, segment)) return {};
+  if (auto done = answer(round, segment); !done) return done;
   {
     std::lock_guard lock(mutex_);
-    if (++answered_ < options_.segments) return {};
+    if (!book_.handled()) return {};
   }
-  return end_round();
+  return end_round(paper);
 }
 
 /// All segments have answered, and no other thread touches what they hold until this is done.
-Result<void> Server::end_round() {
-  const Plan& plan = desks_.front()->plan;
-  if (plan.task == Task::kSave) {
-    if (auto saved = save(desks_.front()->order, plan.round); !saved) return saved;
+Result<void> Server::end_round(const Paper& any) {
+  const uint32_t round = any.plan.round;
+  if (any.plan.task == Task::kSave) {
+    if (auto saved = save(paper(0, round).order, round); !saved) return saved;
   }
-  if (plan.task != Task::kAssign) {
-    if (auto told = acknowledge(plan.round); !told) return told;
+  if (any.plan.task != Task::kAssign) {
+    const std::vector<uint32_t> rounds(options_.workers, round);
+    if (auto told = acknowledge(rounds); !told) return told;
   }
   std::lock_guard lock(mutex_);
-  answered_ = 0;
-  ++rounds_ended_;
+  book_.end_round();
   changed_.notify_all();
   return {};
 }
 
-/// Behind all replies: this server has committed the round.
-Result<void> Server::acknowledge(uint32_t round) {
+/// Behind all replies: this server has committed what each worker knows by this number.
+Result<void> Server::acknowledge(std::span<const uint32_t> rounds) {
   if (acknowledging_) {
     if (auto sent = acknowledging_->wait(); !sent) return sent;
   }
   std::vector<Message> sends;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
-    acks_[worker] = round;
-    sends.push_back({&acks_[worker], sizeof(uint32_t), worker, kAckTag, round});
+    acks_[worker] = rounds[worker];
+    sends.push_back({&acks_[worker], sizeof(uint32_t), worker, kAckTag, rounds[worker]});
   }
   auto work = context_->world().exchange_async(sends, {});
   if (!work) return fail(work.error());
@@ -262,54 +198,17 @@ Result<void> Server::acknowledge(uint32_t round) {
   return {};
 }
 
-Result<void> Server::wait_for_end_of(uint32_t round) {
+/// Of what is read under the lock, which whoever changes it announces.
+Result<void> Server::wait_until(const std::function<bool()>& is_so) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (failed_) return fail(*failed_);
-    if (rounds_ended_ != round) return {};
-    if (left_) {
-      return fail(ErrorCode::kMismatch,
-                  fmt::format("worker {} has left, and others go on with round {}", *left_, round));
-    }
+    if (is_so()) return {};
     lock.unlock();
     if (const auto ended = context_->world().aborted()) return fail(*ended);
     lock.lock();
-    changed_.wait_for(lock, kLookInterval, [&] { return rounds_ended_ != round || failed_; });
+    changed_.wait_for(lock, kLookInterval, [&] { return failed_ || is_so(); });
   }
-}
-
-/// Nothing that came over the network is believed: task and sizes, before memory is allotted.
-Result<void> Server::check(const Desk& desk) const {
-  const auto refuse = [&](const std::string& what) {
-    return fail(ErrorCode::kMismatch,
-                fmt::format("worker {} in round {}: {}", desk.worker, desk.plan.round, what));
-  };
-  const Task task = desk.plan.task;
-  if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign && task != Task::kSave) {
-    return refuse(fmt::format("no such task: {}", static_cast<uint32_t>(task)));
-  }
-  for (uint32_t segment = 0; segment < options_.segments; ++segment) {
-    const SegmentPlan& rows = desk.plan.segments[segment];
-    if (rows.push > options_.body_rows_max || rows.pull > options_.body_rows_max) {
-      return refuse(
-          fmt::format("pushes {} and pulls {} rows of a segment; {} are possible: take "
-                      "smaller batches, or more segments",
-                      rows.push, rows.pull, options_.body_rows_max));
-    }
-    const size_t pulled = segments_[segment]->pulled(desk.worker);
-    // Of a step that is committed here gradients are not looked at again.
-    const bool repeated = segments_[segment]->committed() == desk.plan.step;
-    if (task == Task::kStep && !repeated && rows.push != 0 && rows.push != pulled) {
-      return refuse(
-          fmt::format("pushes gradients of {} rows, but had pulled {}", rows.push, pulled));
-    }
-    if ((task == Task::kFetch && rows.push != 0) || (task == Task::kAssign && rows.pull != 0) ||
-        (task == Task::kSave && rows.push + rows.pull != 0) ||
-        (desk.plan.step == 0 && task == Task::kStep && rows.push != 0)) {
-      return refuse("pushes and pulls do not go with its task");
-    }
-  }
-  return {};
 }
 
 }  // namespace sumcast::sparse

@@ -9,6 +9,10 @@
 //     worker 2's thread   plan        seg 0 (apply, reply)  seg 1 (apply, reply) | plan ...
 //                                                     all segments answered -----^
 //
+// With staleness a worker's thread reads on while rounds before are open (round_book.h): each open
+// round has papers of its own. In an asynchronous job it applies and answers by itself what it has
+// read, segment by segment, under the segment's lock.
+//
 // It ends when all workers have left, or with the error that ended the job. Where members have
 // seats (seat.h) it outlives their aggregator: rows stay, messages begin anew in the next context,
 // and a step that a segment has committed is not applied again when the workers repeat it (P16,
@@ -26,6 +30,7 @@
 #include "base/result.h"
 #include "sparse/frames.h"
 #include "sparse/options.h"
+#include "sparse/round_book.h"
 #include "sparse/seat.h"
 #include "sparse/segment.h"
 #include "sumcast/sumcast.hpp"
@@ -57,31 +62,43 @@ class Server {
   size_t rows() const { return rows_.load(std::memory_order_relaxed); }
 
  private:
-  struct Desk;  // What one worker's thread works with.
+  struct Desk;   // What one worker's thread works with.
+  struct Paper;  // What a worker says in one round.
 
   Server(Context& context, Seat* seat, const Options& options);
   static Result<std::unique_ptr<Server>> create_in(Context& context, Seat* seat,
                                                    const Options& options);
   Result<void> serve_all();
   Result<void> move_on();
-  Result<void> serve(uint32_t worker);
-  Result<void> check(const Desk& desk) const;
-  Result<void> let_go(const Desk& desk);
-  Result<void> read_bodies(Desk& desk);
-  Result<void> read_order(Desk& desk);
-  Result<void> check_keys(const Desk& desk, uint32_t segment) const;
-  Result<void> take_in(Desk& desk, uint32_t segment);
-  Result<void> step(uint32_t segment);
-  /// Counts a worker in. The last one applies and answers.
-  Result<void> arrive(uint32_t segment, Task task);
-  Result<void> answer(uint32_t segment, Task task);
-  Result<void> reply(uint32_t worker, uint32_t segment, Task task);
-  bool is_mine(uint64_t key, uint32_t segment) const;
-  /// Until every segment of the round was answered: buffers and plans are in use till then.
-  Result<void> wait_for_end_of(uint32_t round);
-  Result<void> end_round();
-  Result<void> acknowledge(uint32_t round);
+  /// A worker's part of a segment is here. The last one applies and answers.
+  Result<void> arrive(const Paper& paper, uint32_t segment);
+  Result<void> wait_until(const std::function<bool()>& is_so);
+  Result<void> end_round(const Paper& paper);
+  Result<void> acknowledge(std::span<const uint32_t> rounds);
   void fail_all(const Error& error);
+
+  // server_reading.cc
+  Result<void> serve(uint32_t worker);
+  Result<void> begin_round(Desk& desk);
+  Result<void> check(const Paper& paper) const;
+  Result<void> let_go(Desk& desk, const Plan& plan);
+  Result<void> read_bodies(Paper& paper);
+  Result<void> read_order(Paper& paper);
+
+  // server_segments.cc
+  Paper& paper(uint32_t worker, uint32_t round);
+  Result<void> check_keys(const Paper& paper, uint32_t segment) const;
+  Result<void> take_in(const Paper& paper, uint32_t segment);
+  Result<void> step(uint32_t round, uint32_t segment);
+  Result<void> answer(uint32_t round, uint32_t segment);
+  Result<void> reply(Paper& paper, uint32_t segment);
+  bool is_mine(uint64_t key, uint32_t segment) const;
+
+  // server_alone.cc
+  Result<void> answer_alone(Paper& paper, uint32_t segment);
+  Result<void> step_alone(const Paper& paper, uint32_t segment);
+  Result<void> end_alone(Paper& paper);
+  Result<void> join_save(const Paper& paper);
 
   // server_checkpoint.cc
   Result<void> restore();
@@ -92,16 +109,18 @@ class Server {
   Seat* seat_;        // Null: the first failure is the last.
   Options options_;
   std::vector<std::unique_ptr<Segment>> segments_;
-  std::vector<std::atomic<uint32_t>> arrived_;  // By segment: workers of the round under way.
+  RoundBook book_;
+  std::vector<std::mutex> segment_locks_;  // Asynchronous: of segments_.
   std::vector<std::unique_ptr<Desk>> desks_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Error> failed_;
-  uint32_t answered_ = 0;  // Segments of the round under way.
-  uint32_t rounds_ended_ = 0;
-  std::optional<uint32_t> left_;  // A worker that is done.
-  std::vector<bool> has_left_;    // By worker.
-  std::vector<uint32_t> acks_;    // By worker: the round, as long as the message is under way.
+  uint32_t saving_ = 0;                // Asynchronous: workers that wait for a checkpoint.
+  uint32_t saves_ = 0;                 // That are done.
+  std::vector<uint32_t> save_rounds_;  // By worker.
+  std::optional<uint32_t> left_;       // A worker that is done.
+  std::vector<bool> has_left_;         // By worker.
+  std::vector<uint32_t> acks_;         // By worker: the round, as long as the message is under way.
   std::optional<Work> acknowledging_;
   SaveReceipt receipt_;
   std::optional<Work> receipting_;

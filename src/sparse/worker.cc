@@ -20,14 +20,9 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, std::vector
       seat_(seat),
       options_(options),
       gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
-      plans_(options.servers),
-      parts_(size_t{options.servers} * options.segments),
-      next_parts_(parts_.size()),
-      no_parts_(parts_.size()),
-      legs_(parts_.size()),
-      acks_(options.servers),
+      clock_(options.staleness),
       flush_plans_(options.servers),
-      flush_bodies_(parts_.size()),
+      flush_bodies_(size_t{options.servers} * options.segments),
       last_number_(options.restore ? options.restore->number : 0),
       manifest_(options.restore),
       groups_(std::move(groups)),
@@ -71,6 +66,10 @@ Result<std::unique_ptr<Worker>> Worker::create_in(std::span<Context* const> cont
 /// Nobody needs this worker's last operation any more when all have finished it.
 Worker::~Worker() {
   if (failed_) return;
+  if (auto landed = land_all(); !landed) {
+    (void)fail_with(landed.error());
+    return;
+  }
   if (seat_ != nullptr) {
     Call call;
     call.timeout = kLeavePatience;
@@ -90,6 +89,7 @@ Result<void> Worker::say_leave() {
   if (const auto ended = context_->world().aborted()) return fail(*ended);
   if (flushing_) (void)flushing_->wait(kLeavePatience);
   std::vector<Message> sends, receives;
+  std::vector<uint32_t> acks(options_.servers);
   Plan leave;
   leave.task = Task::kLeave;
   leave.round = round_;
@@ -97,7 +97,7 @@ Result<void> Worker::say_leave() {
     const uint32_t peer = options_.workers + server;
     sends.push_back({&leave, plan_bytes(options_.segments), peer, kPlanTag, 0});
     if (seat_ != nullptr) {
-      receives.push_back({&acks_[server], sizeof(uint32_t), peer, kAckTag, round_});
+      receives.push_back({&acks[server], sizeof(uint32_t), peer, kAckTag, round_});
     }
   }
   Call call;
@@ -116,18 +116,16 @@ Result<void> Worker::fail_with(const Error& error) {
   return fail(*failed_);
 }
 
-Worker::Part& Worker::part_of(Parts& parts, uint64_t key) const {
+Part& Worker::part_of(Parts& parts, uint64_t key) const {
   const uint64_t mixed = table::mix_key(key);
   return parts[size_t{server_of(mixed, options_)} * options_.segments +
                segment_of(mixed, options_)];
 }
 
-/// Which of the next keys are hot, and who holds the others. Servers look for cold keys that come
-/// twice; hot ones are looked for here.
-Result<void> Worker::sort_keys(std::span<const uint64_t> keys) {
-  for (Part& part : next_parts_) part.keys.clear(), part.places.clear();
-  next_hot_slots_.clear();
-  next_hot_places_.clear();
+/// Which keys are hot, and who holds the others. Servers look for cold keys that come twice; hot
+/// ones are looked for here.
+Result<void> Worker::sort_keys(std::span<const uint64_t> keys, Batch& batch) {
+  batch.keys = keys.size();
   if (hot_) hot_->begin_batch();
   for (uint32_t place = 0; place < keys.size(); ++place) {
     const uint32_t slot = hot_ ? hot_->slot_of(keys[place]) : table::RowTable::kNone;
@@ -136,47 +134,67 @@ Result<void> Worker::sort_keys(std::span<const uint64_t> keys) {
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("sparse: key {} comes twice in one batch", keys[place]));
       }
-      next_hot_slots_.push_back(slot);
-      next_hot_places_.push_back(place);
+      batch.hot_slots.push_back(slot);
+      batch.hot_places.push_back(place);
       continue;
     }
-    Part& part = part_of(next_parts_, keys[place]);
+    Part& part = part_of(batch.parts, keys[place]);
     part.keys.push_back(keys[place]);
     part.places.push_back(place);
   }
   return {};
 }
 
-/// What was asked for has come: the next keys are the current ones.
-void Worker::place_rows(std::span<const uint64_t> keys) {
-  std::swap(parts_, next_parts_);
-  std::swap(hot_slots_, next_hot_slots_);
-  std::swap(hot_places_, next_hot_places_);
-  rows_.assign(keys.size(), nullptr);
-  for (size_t part = 0; part < parts_.size(); ++part) {
-    counters_.cold_pulled += parts_[part].keys.size();
-    for (size_t i = 0; i < parts_[part].places.size(); ++i) {
-      rows_[parts_[part].places[i]] = legs_[part].reply.data() + i * options_.shape.width;
+/// Where the current keys' rows lie.
+void Worker::place_rows() {
+  const size_t width = options_.shape.width;
+  rows_.assign(current_.keys, nullptr);
+  for (size_t part = 0; part < current_.parts.size(); ++part) {
+    for (size_t i = 0; i < current_.parts[part].places.size(); ++i) {
+      rows_[current_.parts[part].places[i]] = current_.rows[part].data() + i * width;
     }
   }
-  for (size_t i = 0; i < hot_places_.size(); ++i) rows_[hot_places_[i]] = hot_->row(hot_slots_[i]);
+  for (size_t i = 0; i < current_.hot_places.size(); ++i) {
+    rows_[current_.hot_places[i]] = current_.has_copies ? current_.hot_rows.data() + i * width
+                                                        : hot_->row(current_.hot_slots[i]);
+  }
 }
 
+/// Current and announced ones. All steps are visible.
 void Worker::forget_keys() {
-  for (Part& part : parts_) part.keys.clear(), part.places.clear();
-  hot_slots_.clear();
-  hot_places_.clear();
+  for (FlightPtr& flight : flights_) retire(std::move(flight));
+  flights_.clear();
+  clock_.on_reset();
   rows_.clear();
+  has_current_ = false;
+  is_fresh_ = true;
 }
 
 Result<void> Worker::pull(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
-  if (auto sorted = sort_keys(keys); !sorted) return sorted;
-  auto done =
-      perform_round([this] { return run_cold({.task = Task::kStep, .pull = &next_parts_}); },
-                    [this] { return run_cold({.task = Task::kStep, .pull = &parts_}); });
-  if (!done) return fail_with(done.error());
-  place_rows(keys);
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
+  FlightPtr flight = new_flight(Task::kStep, kKept);
+  if (auto sorted = sort_keys(keys, flight->pulled); !sorted) return sorted;
+  forget_keys();
+  write_bodies(*flight, nullptr);
+  if (auto begun = launch(std::move(flight), false); !begun) return fail_with(begun.error());
+  clock_.on_announce();
+  if (auto done = take_turn(); !done) return fail_with(done.error());
+  return {};
+}
+
+Result<void> Worker::announce(std::span<const uint64_t> keys) {
+  if (failed_) return fail(*failed_);
+  if (!clock_.may_announce()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sparse: {} batches are announced, and the job's staleness is {}",
+                            clock_.ahead(), options_.staleness));
+  }
+  FlightPtr flight = new_flight(Task::kStep, kKept);
+  if (auto sorted = sort_keys(keys, flight->pulled); !sorted) return sorted;
+  write_bodies(*flight, nullptr);
+  if (auto begun = launch(std::move(flight), true); !begun) return fail_with(begun.error());
+  clock_.on_announce();
   return {};
 }
 
@@ -187,43 +205,66 @@ Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t>
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("sparse: no gradients for {} current keys", rows_.size()));
   }
-  if (auto sorted = sort_keys(next); !sorted) return sorted;
-  dense_.assign(dense.begin(), dense.end());
-  auto done = perform_round([&] { return step(gradients, dense); },
-                            [this, number = steps_ + 1] { return repeat_step(number); });
-  if (!done) return fail_with(done.error());
-  count_step();
-  place_rows(next);
+  if (!dense.empty() && (options_.asynchronous || (clock_.ahead() != 0 && !take_dense_))) {
+    return fail(ErrorCode::kInvalidArgument,
+                options_.asynchronous
+                    ? "sparse: nothing dense is summed in an asynchronous job"
+                    : "sparse: dense sums come later than their step: name who takes them "
+                      "(take_dense)");
+  }
+  FlightPtr flight = new_flight(Task::kStep, kKept);
+  if (auto sorted = sort_keys(next, flight->pulled); !sorted) return sorted;
+  flight->step = clock_.now();
+  if (has_current_) std::swap(flight->pushed, current_);
+  flight->has_pushed = has_current_;
+  has_current_ = false;
+  write_bodies(*flight, gradients);
+  if (hot_) {
+    std::vector<const float*> of_slots;
+    for (const uint32_t place : flight->pushed.hot_places) {
+      of_slots.push_back(gradients + size_t{place} * options_.shape.width);
+    }
+    hot_->gather(flight->pushed.hot_slots, of_slots, flight->hot);
+    hot_->prepare(flight->hot_sums);
+    flight->slots = hot_->slots();
+  }
+  flight->dense.assign(dense.begin(), dense.end());
+  dense_out_ = dense;
+  const bool waits = clock_.ahead() == 0;
+  if (auto begun = launch(std::move(flight), !waits); !begun) return fail_with(begun.error());
+  clock_.on_push();
+  if (auto done = take_turn(); !done) return fail_with(done.error());
+  dense_out_ = {};
   return {};
 }
 
-/// All sums are in, and all servers have committed.
-void Worker::count_step() {
-  ++steps_;
-  counters_.hot_pushed += hot_slots_.size();
-  for (const Part& part : parts_) counters_.cold_pushed += part.keys.size();
-  if (hot_) counters_.hot_moved += hot_->apply();
-  std::swap(dense_, last_dense_);
+Result<void> Worker::catch_up() {
+  if (failed_) return fail(*failed_);
+  auto done = show_all();
+  return done ? done : fail_with(done.error());
 }
 
 Result<void> Worker::peek(std::span<const uint64_t> keys, float* rows) {
   if (failed_) return fail(*failed_);
-  if (auto sorted = sort_keys(keys); !sorted) return sorted;
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
+  FlightPtr flight = new_flight(Task::kFetch);
+  if (auto sorted = sort_keys(keys, flight->pulled); !sorted) return sorted;
   forget_keys();
-  auto done =
-      perform_round([this] { return fetch(next_parts_); }, [this] { return fetch(no_parts_); });
+  auto done = run(std::move(flight));
   if (!done) return fail_with(done.error());
   const size_t lanes = options_.shape.record_lanes(), width = options_.shape.width;
-  for (size_t part = 0; part < next_parts_.size(); ++part) {
-    for (size_t i = 0; i < next_parts_[part].places.size(); ++i) {
-      std::memcpy(rows + next_parts_[part].places[i] * width, legs_[part].reply.data() + i * lanes,
+  const Batch& batch = (*done)->pulled;
+  for (size_t part = 0; part < batch.parts.size(); ++part) {
+    for (size_t i = 0; i < batch.parts[part].places.size(); ++i) {
+      std::memcpy(rows + batch.parts[part].places[i] * width, batch.rows[part].data() + i * lanes,
                   width * sizeof(float));
     }
   }
-  for (size_t i = 0; i < next_hot_places_.size(); ++i) {
-    std::memcpy(rows + next_hot_places_[i] * width, hot_->row(next_hot_slots_[i]),
+  for (size_t i = 0; i < batch.hot_places.size(); ++i) {
+    std::memcpy(rows + batch.hot_places[i] * width, hot_->row(batch.hot_slots[i]),
                 width * sizeof(float));
   }
+  retire(std::move(*done));
   return {};
 }
 

@@ -9,7 +9,20 @@
 // Hot keys are summed by the aggregator and their rows held here (hot_rows.h); all others go to
 // servers (server.h). Callers do not see which is which: the same bits come out either way.
 //
-// Rounds are synchronous: all workers call the same methods in the same order, with whatever keys
+// Rounds are synchronous, unless batches are announced ahead (Options::staleness, clock.h):
+//
+//   worker.pull(first);
+//   worker.announce(second);                         asked for now, current after `first`
+//   for (...) {
+//     gradients from worker.row(i) ...
+//     worker.push_pull(gradients, third);            goes out; rows of `second` came meanwhile
+//   }
+//
+// then rounds travel while the caller computes, and a worker may be that many rounds ahead of the
+// slowest. What a read contains is the same whoever is faster (P20): the same bits on every run,
+// hot and cold. In asynchronous jobs (Options::asynchronous) no worker waits for another (P21).
+//
+// All workers call the same methods in the same order, with whatever keys
 // they have, none included. Every call ends within the context's timeout; a member's death is an
 // error within two seconds. A call that was refused for its arguments has done nothing; after any
 // other failure the job has ended, on all members: every later call returns the same error.
@@ -17,9 +30,9 @@
 // Except where members have seats (seat.h): when the aggregator goes away they take the next
 // context, and go on with the same bits. The trick is that every call is made of *operations*, each
 // a barrier among the workers: who has finished one knows that all have begun it, so no worker is
-// ever more than one ahead. Each keeps what it put into its last operation. In the new context they
-// compare how many they have finished; those ahead go through their last one again, with the same
-// inputs and without its effects, for those behind (P17).
+// ever more than staleness + 1 ahead. Each keeps what it put into its last ones. In the new context
+// they compare how many they have finished; those ahead go through what the others lack again, with
+// the same inputs and without effects (P17), and everybody posts anew what was under way.
 //
 // Single-threaded.
 #pragma once
@@ -34,6 +47,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sparse/clock.h"
+#include "sparse/flight.h"
 #include "sparse/frames.h"
 #include "sparse/hot_rows.h"
 #include "sparse/options.h"
@@ -69,29 +84,50 @@ class Worker {
   /// Tells the servers that this worker leaves.
   ~Worker();
 
-  /// Makes `keys` the current ones and has their rows ready.
+  /// Makes `keys` the current ones and has their rows ready, with all steps in them. What was
+  /// announced is forgotten.
   ///
   /// @param keys  distinct, in any order. kMismatch if one comes twice.
   Result<void> pull(std::span<const uint64_t> keys);
-  /// Gives the gradients of the current keys, waits until all workers' are in and every touched row
-  /// has moved once, and makes `next` the current keys.
+  /// Asks for the rows of a batch to come, behind those announced before. Does not wait.
+  /// kInvalidArgument: Options::staleness batches are announced already.
+  Result<void> announce(std::span<const uint64_t> keys);
+  /// Gives the gradients of the current keys and asks for `next`. The batch announced first becomes
+  /// the current one: `next` itself if none was, and then every touched row has moved once.
   ///
   /// @param gradients  f32[current keys][width], in the order in which the keys were given.
-  /// @param dense      summed over the workers beside the rows, in place; as many lanes on all.
+  /// @param dense      summed over the workers beside the rows; as many lanes on all. In place,
+  ///                   unless take_dense() was called, which it must be where batches are
+  ///                   announced.
   Result<void> push_pull(const float* gradients, std::span<const uint64_t> next,
                          std::span<float> dense = {});
-  /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek or set_hot.
+  /// Dense sums are given to `taker`, each step's once, in order, on this thread: at the turn of
+  /// what was asked for with the step, or when a call below waits for all steps.
+  void take_dense(std::function<void(std::span<const float>)> taker) {
+    take_dense_ = std::move(taker);
+  }
+  /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek,
+  /// save or set_hot; after save() ask again.
   const float* row(size_t i) const { return rows_[i]; }
   size_t keys() const { return rows_.size(); }
+  const Clock& clock() const { return clock_; }
+
+  /// Waits until every step given so far has moved its rows and its dense sum was handed on. Keys
+  /// stay current, with the rows that they have, and so do those announced.
+  Result<void> catch_up();
+
+  // All calls up to set_hot(), and save(), catch up first.
 
   /// Reads rows without making any (a key that nobody has trained reads as a new row): for
-  /// evaluation. All workers call it, with whatever keys. No keys are current afterwards.
+  /// evaluation. All workers call it, with whatever keys. No keys are current or announced
+  /// afterwards.
   ///
   /// @param keys  distinct.  @param rows  f32[keys][width].
   Result<void> peek(std::span<const uint64_t> keys, float* rows);
 
   /// Names the keys that are hot from now on, hottest first, the same on all workers; none: all are
-  /// cold. Rows move over with their state. No keys are current afterwards.
+  /// cold. Rows move over with their state. No keys are current or announced afterwards.
+  /// kInvalidArgument: hot keys in an asynchronous job.
   Result<void> set_hot(std::span<const uint64_t> keys);
   uint32_t hot_keys() const { return hot_ ? hot_->slots() : 0; }
   /// Copies the hot rows that moved since the last flush to their servers, each worker its share;
@@ -127,54 +163,48 @@ class Worker {
   Group& group() { return group_; }
 
  private:
-  /// Keys of one segment of one server.
-  struct Part {
-    std::vector<uint64_t> keys;
-    std::vector<uint32_t> places;  // Among the current keys.
-  };
-  using Parts = std::vector<Part>;  // By server and segment.
-  struct Leg {                      // What is under way to and from one segment.
-    std::vector<uint64_t> body;
-    std::vector<float> reply;
-  };
-  /// What a round with the servers does.
-  struct Round {
-    Task task = Task::kStep;
-    const Parts* pull;                 ///< Rows to ask for.
-    const float* gradients = nullptr;  ///< Of the current keys; null: none.
-    uint64_t step = 0;
-    bool is_done = false;
-  };
   using Action = std::function<Result<void>()>;
+  using FlightPtr = std::unique_ptr<Flight>;
+  /// An operation that is done, and may be wanted once more.
+  struct Past {
+    uint64_t operation;
+    FlightPtr flight;  // Or:
+    Action again;      // The same messages and addends, without effects.
+  };
 
   Worker(Context& context, Seat* seat, const Options& options, std::vector<Group> groups);
   static Result<std::unique_ptr<Worker>> create_in(std::span<Context* const> contexts, Seat* seat,
                                                    const Options& options);
 
   Part& part_of(Parts& parts, uint64_t key) const;
-  Result<void> sort_keys(std::span<const uint64_t> keys);
+  Result<void> sort_keys(std::span<const uint64_t> keys, Batch& batch);
   void forget_keys();
-  void place_rows(std::span<const uint64_t> keys);
-  void count_step();
+  void place_rows();
   Result<void> fail_with(const Error& error);
   Result<void> say_leave();
 
   // worker_rounds.cc
-  void write_body(size_t part, const Round& round);
-  Result<void> post_plans(const Round& round);
-  Result<void> post_segment(Task task, uint32_t segment);
-  Result<void> begin_cold(const Round& round);
-  Result<void> finish_cold(Task task);
-  Result<void> run_cold(const Round& round);
-  /// What travels beside a round with the servers: sums among the workers.
-  struct Sums {
-    std::optional<Work> hot, dense;
-  };
-  Result<Sums> begin_sums(const HotRows::Addends* hot, const std::vector<float>& dense, float* out);
-  static Result<void> finish_sums(Sums& sums);
-  Result<void> step(const float* gradients, std::span<float> dense);
-  Result<void> repeat_step(uint64_t step);
-  Result<void> fetch(const Parts& parts);
+  void write_bodies(Flight& flight, const float* gradients);
+  void fill_plans(Flight& flight);
+  Result<void> tell_servers(Flight& flight);
+  Result<void> post_segment(Flight& flight);
+  Result<void> begin_sums(Flight& flight);
+  Result<void> post(Flight& flight, bool at_once);
+  Result<void> wait_for(Flight& flight);
+  Result<void> echo(const Flight& flight);
+
+  // worker_flights.cc
+  FlightPtr new_flight(Task task, uint32_t flags = 0);
+  Result<void> launch(FlightPtr flight, bool at_once);
+  Result<void> land(Flight& flight);
+  Result<void> land_all();
+  void apply(Flight& flight);
+  void copy_hot_rows(Batch& batch) const;
+  Result<void> show_all();
+  Result<void> take_turn();
+  Result<FlightPtr> run(FlightPtr flight);
+  void retire(FlightPtr flight);
+  void forget_past();
 
   // worker_hot.cc
   Result<void> send_flush();
@@ -182,18 +212,17 @@ class Worker {
   Result<void> agree_on_keys(std::span<const uint64_t> keys);
   Result<void> check_hot(size_t keys);
   Result<void> load_hot();
-  Result<void> gather_hot(std::vector<float>& all);
 
   // worker_recovery.cc
   Result<void> perform(const Action& run, Action again);
-  Result<void> perform_round(const Action& run, Action again);
   Result<void> recover(const Error& why);
   Result<void> move_on(const Error& why);
   Result<void> help_others();
+  Result<void> repeat(uint64_t operation);
+  Result<void> post_anew();
 
   // worker_checkpoint.cc
-  Result<void> order_save(const SaveOrder& order);
-  Result<void> commit_save(const SaveOrder& order, std::string_view state);
+  Result<void> commit_save(const Flight& ordered, std::string_view state);
   Result<void> share_outcome(const Result<void>& outcome);
 
   Context* context_;  // The seat's present one, if there is a seat.
@@ -202,36 +231,29 @@ class Worker {
   Call call_;
   std::optional<Error> failed_;
   size_t gradient_bytes_;
-  uint32_t round_ = 0;       // In this context.
-  uint64_t steps_ = 0;       // That are done; through all contexts.
-  uint64_t completed_ = 0;   // Operations; through all contexts.
-  Action again_;             // The last of them once more, for workers that are behind.
-  std::vector<Plan> plans_;  // By server.
-  Parts parts_, next_parts_;
-  const Parts no_parts_;
-  std::vector<Leg> legs_;
-  std::vector<uint32_t> hot_slots_, hot_places_, next_hot_slots_, next_hot_places_;
+  uint32_t round_ = 0;      // In this context.
+  uint64_t completed_ = 0;  // Operations; through all contexts.
+  Clock clock_;
+  bool has_current_ = false;  // Servers wait for gradients of the current batch.
+  bool is_fresh_ = false;     // What servers have of batches before is to be forgotten.
+  Batch current_;
   std::vector<const float*> rows_;  // Of the current keys.
+  std::deque<FlightPtr>
+      flights_;                   // Oldest first: landed ones whose turn has not come, then others.
+  std::deque<Past> past_;         // The last operations; only where there are seats.
+  std::vector<FlightPtr> spare_;  // For their memory.
+  std::vector<FlightPtr> echoes_;  // Of this context: rounds gone through for others.
   std::optional<HotRows> hot_;
-  std::vector<float> dense_, last_dense_;  // Addends of this step, and of the last one.
-  std::vector<float> known_dense_;         // Its sum once more, for nobody.
-  struct UnderWay {
-    Work work;
-    size_t bytes;  // To the server that gets most.
-  };
-  std::optional<Work> plans_sent_, flushing_;
-  std::vector<uint32_t> acks_;  // By server.
-  uint32_t next_segment_ = 0;
-  std::deque<UnderWay> under_way_;
-  size_t bytes_under_way_ = 0;
-  bool flush_due_ = false;   // Asked for, and not known to have reached all servers.
-  bool flush_sent_ = false;  // In this context.
+  std::function<void(std::span<const float>)> take_dense_;
+  std::span<float> dense_out_;  // During push_pull().
+  std::optional<Work> flushing_;
+  bool flush_due_ = false;      // Asked for, and not known to have reached all servers.
+  bool flush_sent_ = false;     // In this context.
+  bool flush_carried_ = false;  // By a flight.
   std::vector<Plan> flush_plans_;
   std::vector<std::vector<uint64_t>> flush_bodies_;
-  SaveOrder order_;
-  std::vector<SaveReceipt> receipts_;  // Worker 0: by server.
-  uint32_t last_number_ = 0;           // Of a checkpoint that was ordered.
-  std::optional<Manifest> manifest_;   // Worker 0: of the last checkpoint that stands.
+  uint32_t last_number_ = 0;          // Of a checkpoint that was ordered.
+  std::optional<Manifest> manifest_;  // Worker 0: of the last checkpoint that stands.
   WorkerCounters counters_;
   std::vector<Group> groups_;  // By context. Last, so first to go: operations use all of the above.
   Group group_;                // The present one.

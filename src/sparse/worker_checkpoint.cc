@@ -29,27 +29,9 @@ Result<void> as_result(uint32_t code, std::span<const char> what) {
 
 }  // namespace
 
-/// One round in which servers write. Receipts come to worker 0 alone.
-Result<void> Worker::order_save(const SaveOrder& order) {
-  std::optional<Work> receiving;
-  receipts_.resize(options_.servers);
-  order_ = order;
-  if (context_->rank() == 0) {
-    std::vector<Message> sends, receives;
-    for (uint32_t server = 0; server < options_.servers; ++server) {
-      const uint32_t peer = options_.workers + server;
-      sends.push_back({&order_, sizeof order_, peer, kOrderTag, round_});
-      receives.push_back({&receipts_[server], sizeof(SaveReceipt), peer, kReceiptTag, round_});
-    }
-    auto work = context_->world().exchange_async(sends, receives);
-    if (!work) return fail(work.error());
-    receiving = std::move(*work);
-  }
-  if (auto done = run_cold({.task = Task::kSave, .pull = &no_parts_}); !done) return done;
-  return receiving ? receiving->wait() : Result<void>();
-}
-
-Result<void> Worker::commit_save(const SaveOrder& order, std::string_view state) {
+/// Receipts have come to worker 0 alone.
+Result<void> Worker::commit_save(const Flight& ordered, std::string_view state) {
+  const SaveOrder& order = ordered.order;
   Manifest now;
   if (order.base != 0) now = *manifest_;
   now.number = order.number;
@@ -59,7 +41,7 @@ Result<void> Worker::commit_save(const SaveOrder& order, std::string_view state)
   part.full = order.base == 0;
   Result<void> outcome;
   for (uint32_t server = 0; server < options_.servers; ++server) {
-    const SaveReceipt& receipt = receipts_[server];
+    const SaveReceipt& receipt = ordered.receipts[server];
     part.files.push_back(
         {rows_name(order.number, server), receipt.rows, receipt.bytes, receipt.crc});
     if (outcome) outcome = as_result(receipt.code, receipt.what);
@@ -102,15 +84,16 @@ Result<void> Worker::save(bool full, std::string_view state) {
   if (options_.checkpoint_directory.empty()) {
     return fail(ErrorCode::kInvalidArgument, "sparse: no checkpoint directory was given");
   }
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
   if (auto flushed = flush(); !flushed) return flushed;
-  SaveOrder order;
-  order.number = ++last_number_;
-  if (!full && manifest_) order.base = manifest_->number;
-  auto ordered =
-      perform_round([&] { return order_save(order); }, [this, order] { return order_save(order); });
+  FlightPtr flight = new_flight(Task::kSave);
+  flight->order.number = ++last_number_;
+  flight->order.base = !full && manifest_ ? manifest_->number : 0;
+  auto ordered = run(std::move(flight));
   if (!ordered) return fail_with(ordered.error());
   Result<void> outcome;
-  if (context_->rank() == 0) outcome = commit_save(order, state);
+  if (context_->rank() == 0) outcome = commit_save(**ordered, state);
+  retire(std::move(*ordered));
   auto shared = share_outcome(outcome);
   if (shared) ++counters_.checkpoints;
   return shared;

@@ -20,7 +20,9 @@ Result<void> Worker::settle() {
 Result<void> Worker::flush() {
   if (failed_) return fail(*failed_);
   if (!hot_) return {};
+  if (auto landed = land_all(); !landed) return fail_with(landed.error());
   flush_due_ = true;
+  flush_sent_ = false;  // Rows may have moved since one that no round has carried yet.
   auto sent = send_flush();
   if (!sent && seat_ == nullptr) return fail_with(sent.error());
   return {};
@@ -30,7 +32,7 @@ Result<void> Worker::flush() {
 /// acks say that it has arrived: servers take a worker's messages in order.
 Result<void> Worker::send_flush() {
   if (!flush_due_ || flush_sent_) return {};
-  Parts shares(parts_.size());
+  Parts shares(flush_bodies_.size());
   for (const uint32_t slot : hot_->begin_flush(context_->rank(), options_.workers)) {
     Part& part = part_of(shares, hot_->key(slot));
     part.keys.push_back(hot_->key(slot));
@@ -118,47 +120,31 @@ Result<void> Worker::check_hot(size_t keys) {
   return perform(sum_nothing, sum_nothing);
 }
 
-/// Every worker's share of the hot records, side by side: slot s is number s / workers of worker
-/// s mod workers.
-Result<void> Worker::gather_hot(std::vector<float>& all) {
-  const size_t share = all.size() / options_.workers;
-  return group_.all_gather(all.data() + context_->rank() * share, all.data(), share,
-                           ElementType::kF32);
-}
-
-/// Each worker fetches its share of the hot rows; then all get all.
+/// Each worker fetches its share of the hot rows; then all get all. Slot s is number s / workers of
+/// worker s mod workers.
 Result<void> Worker::load_hot() {
   const size_t lanes = options_.shape.record_lanes();
   const uint32_t me = context_->rank(), workers = options_.workers;
   const size_t share = (hot_->slots() + workers - 1) / workers;
-  for (Part& part : next_parts_) part.keys.clear(), part.places.clear();
+  FlightPtr fetching = new_flight(Task::kFetch);
   for (uint32_t slot = me; slot < hot_->slots(); slot += workers) {
-    Part& part = part_of(next_parts_, hot_->key(slot));
+    Part& part = part_of(fetching->pulled.parts, hot_->key(slot));
     part.keys.push_back(hot_->key(slot));
     part.places.push_back(slot / workers);
   }
-  std::vector<float> all(share * workers * lanes, 0.0f);
-  const auto load = [&]() -> Result<void> {
-    if (auto done = fetch(next_parts_); !done) return done;
-    float* const mine = all.data() + me * share * lanes;
-    for (size_t part = 0; part < next_parts_.size(); ++part) {
-      for (size_t i = 0; i < next_parts_[part].places.size(); ++i) {
-        std::memcpy(mine + next_parts_[part].places[i] * lanes,
-                    legs_[part].reply.data() + i * lanes, lanes * sizeof(float));
-      }
+  auto fetched = run(std::move(fetching));
+  if (!fetched) return fail(fetched.error());
+  std::vector<float> mine(share * lanes, 0.0f), all(share * workers * lanes);
+  const Batch& batch = (*fetched)->pulled;
+  for (size_t part = 0; part < batch.parts.size(); ++part) {
+    for (size_t i = 0; i < batch.parts[part].places.size(); ++i) {
+      std::memcpy(mine.data() + batch.parts[part].places[i] * lanes,
+                  batch.rows[part].data() + i * lanes, lanes * sizeof(float));
     }
-    return gather_hot(all);
-  };
-  const auto again = [this, share, lanes, me, workers]() -> Result<void> {
-    if (auto done = fetch(no_parts_); !done) return done;
-    std::vector<float> known(share * workers * lanes, 0.0f);
-    for (uint32_t slot = me; slot < hot_->slots(); slot += workers) {
-      std::memcpy(known.data() + (me * share + slot / workers) * lanes, hot_->record(slot),
-                  lanes * sizeof(float));
-    }
-    return gather_hot(known);
-  };
-  if (auto done = perform_round(load, again); !done) return done;
+  }
+  retire(std::move(*fetched));
+  auto gathered = all_gather(mine.data(), all.data(), mine.size(), ElementType::kF32);
+  if (!gathered) return gathered;
   for (uint32_t slot = 0; slot < hot_->slots(); ++slot) {
     const float* const from = all.data() + (slot % workers * share + slot / workers) * lanes;
     std::memcpy(hot_->record(slot), from, lanes * sizeof(float));
@@ -168,20 +154,26 @@ Result<void> Worker::load_hot() {
 
 Result<void> Worker::set_hot(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
+  if (options_.asynchronous && !keys.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "sparse: an asynchronous job has no hot keys: a sum needs all workers' gradients");
+  }
   if (auto agreed = agree_on_keys(keys); !agreed) return agreed;
   table::TableShape shape = options_.shape;
   shape.rows_max = std::max<uint64_t>(keys.size(), 1);
   auto hot = HotRows::create(shape, keys);
   if (!hot) return fail(hot.error());
   if (auto possible = check_hot(keys.size()); !possible) return possible;
+  if (auto caught_up = show_all(); !caught_up) return fail_with(caught_up.error());
+  forget_keys();
   if (hot_) {
     // Servers have all rows before anybody asks for them.
     if (auto flushed = flush(); !flushed) return flushed;
-    const Action nothing = [this] { return fetch(no_parts_); };
-    if (auto done = perform_round(nothing, nothing); !done) return fail_with(done.error());
+    auto arrived = run(new_flight(Task::kFetch));
+    if (!arrived) return fail_with(arrived.error());
+    retire(std::move(*arrived));
   }
   hot_.reset();
-  forget_keys();
   if (keys.empty()) return {};
   hot_.emplace(std::move(*hot));
   if (auto loaded = load_hot(); !loaded) return fail_with(loaded.error());

@@ -8,52 +8,47 @@
 
 namespace sumcast::sparse {
 
-/// Does one operation, in as many contexts as it takes.
+/// Does one operation that needs no servers, in as many contexts as it takes. Flights have landed
+/// before.
 ///
 /// @param run    may be run again from its beginning: what it reads stays, and it has no effect on
 ///               what this worker knows until all workers have begun it.
 /// @param again  the same messages and addends once it has ended, whatever is current then; without
-///               effects. Valid until the next operation has ended.
+///               effects.
 Result<void> Worker::perform(const Action& run, Action again) {
+  if (auto landed = land_all(); !landed) return landed;
   for (;;) {
     auto done = run();
     if (done) break;
     if (auto recovered = recover(done.error()); !recovered) return recovered;
   }
   ++completed_;
-  again_ = std::move(again);
+  if (seat_ != nullptr) past_.push_back({completed_, nullptr, std::move(again)});
+  forget_past();
   return {};
 }
 
-/// One that goes to the servers: what is due to be flushed goes before it, and has arrived behind
-/// it.
-Result<void> Worker::perform_round(const Action& run, Action again) {
-  const auto run_flushed = [&]() -> Result<void> {
-    if (auto sent = send_flush(); !sent) return sent;
-    return run();
-  };
-  Action again_flushed = [this, again = std::move(again),
-                          had_flush = flush_due_]() -> Result<void> {
-    if (had_flush) {
-      if (auto sent = send_assignments(no_parts_); !sent) return sent;
-    }
-    return again();
-  };
-  if (auto done = perform(run_flushed, std::move(again_flushed)); !done) return done;
-  if (flush_due_) hot_->end_flush();
-  flush_due_ = flush_sent_ = false;
-  return {};
-}
-
-/// On success the operation under way is to be run from its beginning.
+/// On success flights are under way anew, and an operation that has none is to be run from its
+/// beginning.
 Result<void> Worker::recover(const Error& why) {
   Error error = why;
   for (;;) {
     if (auto moved = move_on(error); !moved) return moved;
     auto level = help_others();
+    if (level) level = post_anew();
     if (level) return {};
     error = level.error();
   }
+}
+
+/// What was under way when the context was lost. Servers apply what they had not. Bodies of a
+/// segment are received in the order of rounds, so each goes out whole before the next.
+Result<void> Worker::post_anew() {
+  for (const FlightPtr& flight : flights_) {
+    if (flight->is_landed) continue;
+    if (auto posted = post(*flight, /*at_once=*/true); !posted) return posted;
+  }
+  return {};
 }
 
 /// Takes the next context. Nothing of the old one is under way any more, for its groups are fenced.
@@ -61,17 +56,20 @@ Result<void> Worker::move_on(const Error& why) {
   if (seat_ == nullptr || !seat_->is_lost(why)) return fail(why);
   group_.abort(why.what);
   context_->world().abort(why.what);
-  if (auto moved = seat_->move_on(why, fmt::format("{} steps are done", steps_)); !moved) {
+  if (auto moved = seat_->move_on(why, fmt::format("{} steps are given", clock_.given())); !moved) {
     return moved;
   }
   context_ = &seat_->context();
   group_ = groups_[seat_->at()];
   round_ = 0;
   flush_sent_ = false;
-  plans_sent_.reset();
   flushing_.reset();
-  under_way_.clear();
-  bytes_under_way_ = 0;
+  for (const FlightPtr& flight : flights_) {
+    flight->ground();
+    flight->pushed.is_listed = flight->pulled.is_listed = false;
+  }
+  current_.is_listed = false;
+  echoes_.clear();
   ++counters_.failovers;
   return {};
 }
@@ -83,15 +81,28 @@ Result<void> Worker::help_others() {
   auto done = group_.all_reduce(std::span<int64_t>(both), Reduction::kMax);
   if (!done) return done;
   const int64_t most = both[0], least = -both[1];
-  if (most - least > 1) {
+  if (most - least > options_.staleness + 1) {
     return fail(ErrorCode::kInternal,
                 fmt::format("sparse: a worker has finished {} operations, another {}: they cannot "
                             "be brought together; start from the last checkpoint",
                             most, least));
   }
-  if (most == least || mine == least) return {};
+  for (int64_t operation = least + 1; operation <= mine; ++operation) {
+    if (auto repeated = repeat(static_cast<uint64_t>(operation)); !repeated) return repeated;
+  }
+  return {};
+}
+
+Result<void> Worker::repeat(uint64_t operation) {
   ++counters_.repeated;
-  return again_();
+  for (const Past& past : past_) {
+    if (past.operation == operation) return past.flight ? echo(*past.flight) : past.again();
+  }
+  for (const FlightPtr& flight : flights_) {
+    if (flight->operation == operation) return echo(*flight);
+  }
+  return fail(ErrorCode::kInternal,
+              fmt::format("sparse: operation {} is wanted again, and forgotten", operation));
 }
 
 Result<void> Worker::all_reduce(void* data, uint64_t count, ElementType type, Reduction reduction) {

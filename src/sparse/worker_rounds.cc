@@ -13,176 +13,193 @@ namespace {
 /// round trip, too little to overrun the queue of the port that leads there (incast).
 constexpr size_t kServerWindowBytes = 256 << 10;
 
+bool pushes(const Flight& flight) {
+  return flight.task == Task::kStep && flight.step != 0 && (flight.flags & kDone) == 0;
+}
+
+/// Servers do not know, or not any more, what the gradients belong to.
+bool is_named(const Flight& flight) {
+  return flight.task == Task::kStep && !(flight.has_pushed && flight.pushed.is_listed);
+}
+
 }  // namespace
 
-/// Keys to pull, then gradients of what was pulled before.
-void Worker::write_body(size_t part, const Round& round) {
-  const Part& pushed = parts_[part];
-  const Part& pulled = (*round.pull)[part];
-  const size_t pushes = round.gradients == nullptr ? 0 : pushed.places.size();
-  const size_t key_bytes = pulled.keys.size() * sizeof(uint64_t);
-  std::vector<uint64_t>& body = legs_[part].body;
-  body.resize(words_for(key_bytes + pushes * gradient_bytes_));
-  if (key_bytes != 0) std::memcpy(body.data(), pulled.keys.data(), key_bytes);
-  auto* at = reinterpret_cast<std::byte*>(body.data()) + key_bytes;
-  for (size_t i = 0; i < pushes; ++i, at += gradient_bytes_) {
-    const float* const gradient = round.gradients + size_t{pushed.places[i]} * options_.shape.width;
-    if (options_.wire == WireFormat::kNative) {
-      std::memcpy(at, gradient, gradient_bytes_);
-    } else {
-      numeric::encode(options_.wire, gradient, options_.shape.width, at);
+/// Keys that were pulled before, keys to pull, gradients. Whether the first are sent is decided
+/// when the flight is posted.
+void Worker::write_bodies(Flight& flight, const float* gradients) {
+  for (size_t part = 0; part < flight.bodies.size(); ++part) {
+    const Part& pushed = flight.pushed.parts[part];
+    const Part& pulled = flight.pulled.parts[part];
+    const size_t count = pushes(flight) ? pushed.keys.size() : 0;
+    std::vector<uint64_t>& body = flight.bodies[part];
+    body.resize(count + pulled.keys.size() + words_for(count * gradient_bytes_));
+    if (count != 0) std::memcpy(body.data(), pushed.keys.data(), count * sizeof(uint64_t));
+    if (!pulled.keys.empty()) {
+      std::memcpy(body.data() + count, pulled.keys.data(), pulled.keys.size() * sizeof(uint64_t));
+    }
+    auto* at = reinterpret_cast<std::byte*>(body.data() + count + pulled.keys.size());
+    for (size_t i = 0; i < count; ++i, at += gradient_bytes_) {
+      const float* const gradient = gradients + size_t{pushed.places[i]} * options_.shape.width;
+      if (options_.wire == WireFormat::kNative) {
+        std::memcpy(at, gradient, gradient_bytes_);
+      } else {
+        numeric::encode(options_.wire, gradient, options_.shape.width, at);
+      }
     }
   }
 }
 
-/// Tells the servers what this round brings, and waits for their acks from now on.
-Result<void> Worker::post_plans(const Round& round) {
-  std::vector<Message> sends, receives;
-  for (uint32_t server = 0; server < options_.servers; ++server) {
-    Plan& plan = plans_[server];
-    plan.task = round.task;
-    plan.round = round_;
-    plan.step = round.step;
-    plan.is_done = round.is_done ? 1 : 0;
-    const uint32_t peer = options_.workers + server;
-    sends.push_back({&plan, plan_bytes(options_.segments), peer, kPlanTag, 0});
-    receives.push_back({&acks_[server], sizeof(uint32_t), peer, kAckTag, round_});
+void Worker::fill_plans(Flight& flight) {
+  for (size_t part = 0; part < flight.bodies.size(); ++part) {
+    Plan& plan = flight.plans[part / options_.segments];
+    plan.task = flight.task;
+    plan.round = flight.round;
+    plan.step = flight.step;
+    plan.flags = flight.flags | (is_named(flight) ? kNamed : 0u);
+    plan.segments[part % options_.segments] = {
+        pushes(flight) ? static_cast<uint32_t>(flight.pushed.parts[part].keys.size()) : 0,
+        static_cast<uint32_t>(flight.pulled.parts[part].keys.size())};
   }
-  auto sent = context_->world().exchange_async(sends, receives);
-  if (!sent) return fail(sent.error());
-  plans_sent_ = std::move(*sent);
-  next_segment_ = 0;
+}
+
+/// What this round brings; from now on their acks are waited for.
+Result<void> Worker::tell_servers(Flight& flight) {
+  std::vector<Message> sends, receives, orders, receipts;
+  for (uint32_t server = 0; server < options_.servers; ++server) {
+    const uint32_t peer = options_.workers + server;
+    sends.push_back({&flight.plans[server], plan_bytes(options_.segments), peer, kPlanTag, 0});
+    receives.push_back({&flight.acks[server], sizeof(uint32_t), peer, kAckTag, flight.round});
+    orders.push_back({&flight.order, sizeof(SaveOrder), peer, kOrderTag, flight.round});
+    receipts.push_back(
+        {&flight.receipts[server], sizeof(SaveReceipt), peer, kReceiptTag, flight.round});
+  }
+  auto told = context_->world().exchange_async(sends, receives);
+  if (!told) return fail(told.error());
+  flight.telling = std::move(*told);
   ++counters_.rounds;
+  if (flight.task != Task::kSave || context_->rank() != 0) return {};
+  auto ordered = context_->world().exchange_async(orders, receipts);
+  if (!ordered) return fail(ordered.error());
+  flight.ordering = std::move(*ordered);
   return {};
 }
 
-/// Posts a segment's bodies for all servers, and what comes back for them.
-Result<void> Worker::post_segment(Task task, uint32_t segment) {
+/// Posts the next segment's bodies for all servers, and what comes back for them.
+Result<void> Worker::post_segment(Flight& flight) {
   std::vector<Message> sends, receives;
+  const uint32_t segment = flight.next_segment++;
   const size_t lanes =
-      task == Task::kFetch ? options_.shape.record_lanes() : size_t{options_.shape.width};
+      flight.task == Task::kFetch ? options_.shape.record_lanes() : size_t{options_.shape.width};
   size_t most = 0;
   for (uint32_t server = 0; server < options_.servers; ++server) {
-    Leg& leg = legs_[size_t{server} * options_.segments + segment];
-    const SegmentPlan& rows = plans_[server].segments[segment];
+    const size_t part = size_t{server} * options_.segments + segment;
+    const SegmentPlan& rows = flight.plans[server].segments[segment];
+    const bool sends_keys = (flight.plans[server].flags & kNamed) != 0;
     const uint32_t peer = options_.workers + server;
-    const uint64_t bytes = rows.pull * sizeof(uint64_t) + rows.push * gradient_bytes_;
-    if (bytes != 0) sends.push_back({leg.body.data(), bytes, peer, body_tag(segment), round_});
+    const uint64_t bytes =
+        ((sends_keys ? rows.push : 0) + rows.pull) * sizeof(uint64_t) + rows.push * gradient_bytes_;
+    uint64_t* const body = flight.bodies[part].data() + (sends_keys ? 0 : rows.push);
+    if (bytes != 0) sends.push_back({body, bytes, peer, body_tag(segment), flight.round});
     most = std::max<size_t>(most, bytes);
-    if (rows.pull == 0) continue;  // Rows that the caller looks at may lie in the leg.
-    leg.reply.resize(rows.pull * lanes);
+    std::vector<float>& reply = flight.pulled.rows[part];
+    reply.resize(rows.pull * lanes);
+    if (rows.pull == 0) continue;
     receives.push_back(
-        {leg.reply.data(), leg.reply.size() * sizeof(float), peer, reply_tag(segment), round_});
+        {reply.data(), reply.size() * sizeof(float), peer, reply_tag(segment), flight.round});
   }
   if (sends.empty()) return {};
   auto work = context_->world().exchange_async(sends, receives);
   if (!work) return fail(work.error());
-  under_way_.push_back({std::move(*work), most});
-  bytes_under_way_ += most;
+  flight.segments.push_back({std::move(*work), most});
+  flight.segment_bytes += most;
   return {};
 }
 
-Result<void> Worker::begin_cold(const Round& round) {
-  for (size_t part = 0; part < parts_.size(); ++part) {
-    write_body(part, round);
-    SegmentPlan& rows = plans_[part / options_.segments].segments[part % options_.segments];
-    rows.push = round.gradients == nullptr ? 0 : static_cast<uint32_t>(parts_[part].keys.size());
-    rows.pull = static_cast<uint32_t>((*round.pull)[part].keys.size());
-  }
-  return post_plans(round);
-}
-
-/// Keeps a window of segments on the way until all have come back and all servers have committed.
-Result<void> Worker::finish_cold(Task task) {
-  const size_t window = kServerWindowBytes / options_.workers;
-  while (next_segment_ < options_.segments || !under_way_.empty()) {
-    while (next_segment_ < options_.segments &&
-           (under_way_.size() < 2 || bytes_under_way_ < window)) {
-      if (auto posted = post_segment(task, next_segment_++); !posted) return posted;
-    }
-    if (under_way_.empty()) break;
-    if (auto done = under_way_.front().work.wait(); !done) return done;
-    bytes_under_way_ -= under_way_.front().bytes;
-    under_way_.pop_front();
-  }
-  ++round_;
-  return plans_sent_->wait();
-}
-
-Result<void> Worker::run_cold(const Round& round) {
-  if (auto begun = begin_cold(round); !begun) return begun;
-  return finish_cold(round.task);
-}
-
-/// Records of these keys, into legs_[].reply.
-Result<void> Worker::fetch(const Parts& parts) {
-  return run_cold({.task = Task::kFetch, .pull = &parts});
-}
-
-/// @param hot  null: no keys are hot.  @param dense, out  summed into `out`; empty: nothing is.
-Result<Worker::Sums> Worker::begin_sums(const HotRows::Addends* hot,
-                                        const std::vector<float>& dense, float* out) {
-  Sums sums;
-  if (!dense.empty()) {
-    auto begun = group_.all_reduce_async(dense.data(), out, dense.size(), ElementType::kF32,
-                                         Reduction::kSum, call_);
+/// Sums among the workers, that travel beside the round with the servers.
+Result<void> Worker::begin_sums(Flight& flight) {
+  if (!flight.dense.empty()) {
+    flight.dense_sum.resize(flight.dense.size());
+    auto begun =
+        group_.all_reduce_async(flight.dense.data(), flight.dense_sum.data(), flight.dense.size(),
+                                ElementType::kF32, Reduction::kSum, call_);
     if (!begun) return fail(begun.error());
-    sums.dense = std::move(*begun);
+    flight.summing_dense = std::move(*begun);
   }
-  if (hot == nullptr) return sums;
-  hot_->discard_sums();
+  if (flight.slots == 0) return {};
+  std::ranges::fill(flight.hot_sums.present, 0);  // Of an attempt before.
   RowSum table;
-  table.slots = hot_->slots();
+  table.slots = flight.slots;
   table.width = static_cast<uint16_t>(options_.shape.width);
-  table.touched = hot->touched;
-  table.rows = hot->rows.data();
-  table.sums = hot_->sums();
-  table.present = hot_->present();
+  table.touched = flight.hot.touched;
+  table.rows = flight.hot.rows.data();
+  table.sums = flight.hot_sums.rows.data();
+  table.present = flight.hot_sums.present.data();
   auto begun = group_.sum_rows_async(table, call_);
   if (!begun) return fail(begun.error());
-  sums.hot = std::move(*begun);
-  return sums;
+  flight.summing_hot = std::move(*begun);
+  return {};
 }
 
-Result<void> Worker::finish_sums(Sums& sums) {
-  for (std::optional<Work>* const work : {&sums.hot, &sums.dense}) {
+/// @param at_once  nobody will wait for it soon: all of it goes out now.
+Result<void> Worker::post(Flight& flight, bool at_once) {
+  if (flush_due_ && !flush_carried_) flight.carries_flush = flush_carried_ = true;
+  if (flight.carries_flush) {
+    if (auto sent = send_flush(); !sent) return sent;
+  }
+  flight.round = round_++;
+  fill_plans(flight);
+  if ((flight.flags & kKept) != 0) flight.pulled.is_listed = true;
+  if (auto begun = begin_sums(flight); !begun) return begun;
+  if (auto told = tell_servers(flight); !told) return told;
+  while (at_once && flight.next_segment < options_.segments) {
+    if (auto posted = post_segment(flight); !posted) return posted;
+  }
+  return {};
+}
+
+/// Keeps a window of segments on the way until all have come back, all servers have committed, and
+/// the sums are in.
+Result<void> Worker::wait_for(Flight& flight) {
+  const size_t window = kServerWindowBytes / options_.workers;
+  while (flight.next_segment < options_.segments || !flight.segments.empty()) {
+    while (flight.next_segment < options_.segments &&
+           (flight.segments.size() < 2 || flight.segment_bytes < window)) {
+      if (auto posted = post_segment(flight); !posted) return posted;
+    }
+    if (flight.segments.empty()) break;
+    if (auto done = flight.segments.front().work.wait(); !done) return done;
+    flight.segment_bytes -= flight.segments.front().bytes;
+    flight.segments.pop_front();
+  }
+  for (std::optional<Work>* const work :
+       {&flight.telling, &flight.ordering, &flight.summing_hot, &flight.summing_dense}) {
     if (!*work) continue;
     if (auto done = (*work)->wait(); !done) return done;
   }
   return {};
 }
 
-/// Gradients out, rows of the next keys and sums in. Nothing has moved here when it ends.
-Result<void> Worker::step(const float* gradients, std::span<float> dense) {
-  static const float nothing = 0.0f;  // Of no keys.
-  if (gradients == nullptr) gradients = &nothing;
-  if (hot_) {
-    std::vector<const float*> of_slots;
-    for (const uint32_t place : hot_places_) {
-      of_slots.push_back(gradients + size_t{place} * options_.shape.width);
-    }
-    hot_->gather(hot_slots_, of_slots);
+/// A round that this worker is done with, for those that are not: the same addends, whose sums it
+/// knows, and no rows. All servers have committed it, for they told this worker.
+Result<void> Worker::echo(const Flight& flight) {
+  // Whatever happens its memory stays until the context is fenced.
+  echoes_.push_back(new_flight(flight.task, flight.task == Task::kStep ? kDone : 0u));
+  Flight& again = *echoes_.back();
+  again.step = flight.step;
+  again.order = flight.order;
+  again.slots = flight.slots;
+  again.hot = flight.hot;
+  again.hot_sums = flight.hot_sums;
+  again.dense = flight.dense;
+  if (flight.carries_flush) {
+    if (auto sent = send_assignments(Parts(flight.bodies.size())); !sent) return sent;
   }
-  auto sums = begin_sums(hot_ ? &hot_->addends() : nullptr, dense_, dense.data());
-  if (!sums) return fail(sums.error());
-  auto done = run_cold(
-      {.task = Task::kStep, .pull = &next_parts_, .gradients = gradients, .step = steps_ + 1});
-  if (!done) return done;
-  return finish_sums(*sums);
-}
-
-/// A step that this worker has finished, for those that have not: the same addends, whose sums it
-/// knows. All servers have committed the step, for they told this worker; it reads the rows that it
-/// has.
-Result<void> Worker::repeat_step(uint64_t step) {
-  known_dense_.resize(last_dense_.size());
-  auto sums = begin_sums(hot_ ? &hot_->last_addends() : nullptr, last_dense_, known_dense_.data());
-  if (!sums) return fail(sums.error());
-  auto done = run_cold({.task = Task::kStep, .pull = &parts_, .step = step, .is_done = true});
-  if (!done) return done;
-  if (auto summed = finish_sums(*sums); !summed) return summed;
-  if (hot_) hot_->discard_sums();
-  return {};
+  write_bodies(again, nullptr);
+  again.round = round_++;
+  fill_plans(again);
+  if (auto begun = begin_sums(again); !begun) return begun;
+  if (auto told = tell_servers(again); !told) return told;
+  return wait_for(again);
 }
 
 }  // namespace sumcast::sparse
