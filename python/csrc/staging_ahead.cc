@@ -9,7 +9,7 @@
 //     out    wait for the caller   wait for word 0   copy back 0   wait for word 1   copy back 1 ..
 //     host   copy 0 has come: network, word 0 := 1;   copy 1 has come: ..
 //
-// The price is in docs/adr/0013: when such a call fails, its words are written all the same, for no
+// The price is in docs/adr/0014: when such a call fails, its words are written all the same, for no
 // stream may stop for ever, and what is copied back is of no worth.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
