@@ -40,8 +40,12 @@ Payload next_payload(ByteSource& bytes, const Choice& choice) {
   std::memcpy(prefix.data(), &slots, sizeof slots);
   std::memcpy(prefix.data() + 2, &width, sizeof width);
   size_t rows = 0;
+  const bool clean = bytes.below(8) != 0;
   for (size_t at = 4; at < numeric::rows_payload_bytes(choice.format, choice.shape, 0); ++at) {
     prefix[at] = std::byte{bytes.u8()};
+    // Bits beyond the last slot make it no payload of rows: now and then only.
+    const size_t left = choice.shape.slots - std::min<size_t>(choice.shape.slots, 8 * (at - 4));
+    if (left < 8 && clean) prefix[at] &= static_cast<std::byte>((1u << left) - 1);
     rows += static_cast<size_t>(std::popcount(static_cast<uint8_t>(prefix[at])));
   }
   const size_t right = numeric::rows_payload_bytes(choice.format, choice.shape, rows);

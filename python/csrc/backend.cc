@@ -108,6 +108,8 @@ void SumcastBackend::abort() {
   if (!handle) return;
   sumcast_group_abort(handle.get(), "the process group was aborted by this rank");
   end_all("the process group was aborted by this rank", {});
+  // A fence for calls that have just ended, too: their copies back may still be under way.
+  for (const auto& line : {line_, mail_line_}) line->wait_until_left(Line::kFence);
 }
 
 void SumcastBackend::shutdown() {
@@ -231,7 +233,7 @@ void SumcastBackend::keep(const c10::intrusive_ptr<SumcastWork>& work) {
     return over;
   });
   pending_.push_back(work);
-  if (coalescing_ && !Line::is_here()) coalesced_.push_back(work);
+  if (coalescing_ && !line_->is_here() && !mail_line_->is_here()) coalesced_.push_back(work);
 }
 
 }  // namespace sumcast_torch

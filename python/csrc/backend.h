@@ -137,10 +137,10 @@ class SumcastBackend final : public c10d::Backend {
   /// Does a call on these go through the line: on a device, or behind calls that wait there?
   template <typename... Some>
   bool must_stage(const Some&... tensors) const {
-    return !Line::is_here() && (line_->waiting() > 0 || (is_off_host(tensors) || ...));
+    return (is_off_host(tensors) || ...) || (!line_->is_here() && line_->waiting() > 0);
   }
   bool must_stage_message(const at::Tensor& tensor) const {
-    return !Line::is_here() && (mail_line_->waiting() > 0 || !tensor.is_cpu());
+    return !tensor.is_cpu() || (!mail_line_->is_here() && mail_line_->waiting() > 0);
   }
   static bool is_off_host(const at::Tensor& tensor) { return !tensor.is_cpu(); }
   template <typename Some>

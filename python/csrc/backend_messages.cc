@@ -95,6 +95,14 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::gather(std::vector<std::vector<at
   const bool is_root = options.rootRank == getRank();
   TORCH_CHECK(is_root ? outputs.size() == 1 : outputs.empty() || outputs[0].empty(),
               "sumcast: gather takes a list of outputs on the root, and none elsewhere");
+  if (is_root) {
+    const std::vector<at::Tensor>& all = outputs[0];
+    TORCH_CHECK(all.size() == static_cast<size_t>(getSize()), "sumcast: gather in a group of ",
+                getSize(), " needs as many outputs, not ", all.size());
+    for (const at::Tensor& tensor : all) check_tensor(tensor, "gather");
+    TORCH_CHECK(all[getRank()].numel() == inputs[0].numel(),
+                "sumcast: gather has an output of another size than the input");
+  }
   if (must_stage(inputs, outputs)) {
     const auto again = [this, options, is_root](Twins& in, Twins& out) {
       std::vector<Twins> lists;
@@ -107,13 +115,6 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::gather(std::vector<std::vector<at
   const Turn turn(*this);
   std::vector<at::Tensor> all = is_root ? outputs[0] : std::vector<at::Tensor>();
   Mail mail;
-  if (is_root) {
-    TORCH_CHECK(all.size() == static_cast<size_t>(getSize()), "sumcast: gather in a group of ",
-                getSize(), " needs as many outputs, not ", all.size());
-    for (const at::Tensor& tensor : all) check_tensor(tensor, "gather");
-    TORCH_CHECK(all[getRank()].numel() == inputs[0].numel(),
-                "sumcast: gather has an output of another size than the input");
-  }
   Parts what = parts(OpType::GATHER, "gather", inputs, all);
   const uint64_t tag = note_call(what.sequence, "gather " + type_text(inputs[0]) + " to rank " +
                                                     std::to_string(options.rootRank));
@@ -226,6 +227,15 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall_base(at::Tensor& output,
               input.scalar_type(), " and ", output.scalar_type());
   const auto in = bounds_of(input, input_splits, getSize());
   const auto out = bounds_of(output, output_splits, getSize());
+  const int me = getRank();
+  const auto part = [](const at::Tensor& whole, const std::vector<int64_t>& bounds, int rank) {
+    return whole.dim() == 0 ? whole.reshape({1}).narrow(0, 0, 0)
+                            : whole.narrow(0, bounds[rank], bounds[rank + 1] - bounds[rank]);
+  };
+  const int64_t own = part(input.detach(), in, me).numel();
+  const int64_t room = part(output.detach(), out, me).numel();
+  TORCH_CHECK(own == room, "sumcast: all_to_all_single sends itself ", own,
+              " elements and has room for ", room);
   if (must_stage(input, output)) {
     auto again = [this, options, output_splits, input_splits](Twins& from, Twins& to) mutable {
       return alltoall_base(to[0], from[0], output_splits, input_splits, options);
@@ -233,16 +243,8 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::alltoall_base(at::Tensor& output,
     return stage(OpType::ALLTOALL_BASE, "all_to_all_single", {input}, {output}, {output},
                  options.timeout, std::move(again));
   }
-  const int me = getRank();
   const at::Tensor from_all = packed(input.detach());
   const at::Tensor to_all = room_for(output.detach());
-  const auto part = [](const at::Tensor& whole, const std::vector<int64_t>& bounds, int rank) {
-    return whole.dim() == 0 ? whole.reshape({1}).narrow(0, 0, 0)
-                            : whole.narrow(0, bounds[rank], bounds[rank + 1] - bounds[rank]);
-  };
-  TORCH_CHECK(part(from_all, in, me).numel() == part(to_all, out, me).numel(),
-              "sumcast: all_to_all_single sends itself ", part(from_all, in, me).numel(),
-              " elements and has room for ", part(to_all, out, me).numel());
   const Turn turn(*this);
   Parts what = parts(OpType::ALLTOALL_BASE, "all_to_all", {input}, {output});
   const uint64_t tag = note_call(what.sequence, "all_to_all_single " + type_text(input));

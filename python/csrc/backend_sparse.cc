@@ -156,16 +156,16 @@ c10::intrusive_ptr<c10d::Work> SumcastBackend::allreduce_sparse(
   TORCH_CHECK(
       tensors.size() == 1 && tensors[0].layout() == c10::kSparse && tensors[0].device().is_cpu(),
       "sumcast: sparse all_reduce takes one sparse COO tensor on the CPU");
-  if (must_stage(tensors)) {
-    return stage(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", tensors, tensors, tensors,
-                 options.timeout,
-                 [this, options](Twins&, Twins& out) { return allreduce_sparse(out, options); });
-  }
   TORCH_CHECK_NOT_IMPLEMENTED(options.reduceOp.op_ == c10d::ReduceOp::SUM,
                               "sumcast: all_reduce of a sparse tensor does SUM only");
   TORCH_CHECK(tensors[0].dim() <= static_cast<int64_t>(kDimensionsMax),
               "sumcast: all_reduce of a sparse tensor takes ", kDimensionsMax,
               " dimensions at most");
+  if (must_stage(tensors)) {
+    return stage(c10d::OpType::_ALLREDUCE_SPARSE, "sparse_all_reduce", tensors, tensors, tensors,
+                 options.timeout,
+                 [this, options](Twins&, Twins& out) { return allreduce_sparse(out, options); });
+  }
   at::Tensor target = tensors[0];  // Not detached: what is copied into a sparse one replaces it.
   const at::Tensor mine = target.detach().coalesce();
   const Turn turn(*this);

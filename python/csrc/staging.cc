@@ -43,7 +43,7 @@ bool is_stageable(c10::Device device) {
   return !device.is_cpu() && !device.is_meta() && c10::impl::hasDeviceGuardImpl(device.type());
 }
 
-thread_local bool Line::here_ = false;
+thread_local const Line* Line::here_ = nullptr;
 thread_local uint32_t Line::piece_ = 0;
 
 Line::Line(std::function<void(const std::string&)> abort_group)
@@ -99,6 +99,11 @@ bool Line::wait_until_begun(std::chrono::milliseconds limit) {
   return changed_.wait_for(lock, limit, [&] { return waiting_ == 0; });
 }
 
+bool Line::wait_until_left(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, limit, [&] { return open_ == 0 && leaving_.empty(); });
+}
+
 bool Line::wait_until_ended(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [&] { return open_ == 0; });
@@ -122,7 +127,7 @@ void Line::stop() {
     changed_.notify_all();
   }
   if (!thread.joinable()) return;
-  if (here_ || hangs) {
+  if (is_here() || hangs) {
     thread.detach();
   } else {
     thread.join();
@@ -135,15 +140,17 @@ void Line::throw_if_failed() const {
 }
 
 void Line::serve() {
-  here_ = true;
+  here_ = this;
   const at::NoGradGuard guard;
   std::unique_lock lock(mutex_);
   for (;;) {
     if (queue_.empty()) {
       if (!leaving_.empty()) {
+        const bool stopping = stopping_;
         lock.unlock();
-        retire(true);
+        retire(stopping);
         lock.lock();
+        if (queue_.empty() && !leaving_.empty() && !stopping_) changed_.wait_for(lock, kLookMax);
         continue;
       }
       if (stopping_) return;
@@ -271,7 +278,11 @@ void Line::carry_pieces(const std::shared_ptr<Job>& job) {
     }
     const Ready one = std::move(ready.front());
     ready.pop_front();
-    if (one.loaded) one.loaded->synchronize();
+    if (one.loaded) {
+      one.loaded->synchronize();
+    } else if (const SharedEvent& left = job->slots[piece]->free) {
+      left->synchronize();  // The library writes it next: the last result must have left it.
+    }
     begin(job, piece, reads ? Twins{one.twin} : Twins{}, writes ? Twins{one.twin} : Twins{});
   }
 }
@@ -335,6 +346,8 @@ void Line::fail(Job& job, std::exception_ptr failure) {
 }
 
 void Line::finish_if_over(const std::shared_ptr<Job>& job) {
+  // Without it CUDA's events would make this thread a context on device 0.
+  const c10::OptionalDeviceGuard guard(job->device);
   std::exception_ptr failure;
   {
     const std::lock_guard lock(mutex_);

@@ -96,6 +96,8 @@ class Line : public std::enable_shared_from_this<Line> {
   bool wait_until_begun(std::chrono::milliseconds limit);
   /// Until all have ended, well or not, or `limit` has passed.
   bool wait_until_ended(std::chrono::milliseconds limit);
+  /// Also for the copies of calls that are over.
+  bool wait_until_left(std::chrono::milliseconds limit);
   /// All calls fail, those that wait to be begun here and now; those begun as soon as the library
   /// lets go of them. Later ones are refused.
   void fail_all(const std::string& why);
@@ -103,7 +105,7 @@ class Line : public std::enable_shared_from_this<Line> {
   void stop();
 
   /// Is this a line's thread? Calls made there begin at once.
-  static bool is_here() { return here_; }
+  bool is_here() const { return here_ == this; }
   /// Which piece of its call a line's thread begins; 0 elsewhere.
   static uint32_t piece() { return piece_; }
 
@@ -147,7 +149,7 @@ class Line : public std::enable_shared_from_this<Line> {
   const Lane& lane_of(const Job& job);
   void throw_if_failed() const;
 
-  static thread_local bool here_;
+  static thread_local const Line* here_;
   static thread_local uint32_t piece_;
 
   const std::function<void(const std::string&)> abort_group_;

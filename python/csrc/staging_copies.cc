@@ -56,8 +56,10 @@ const Line::Lane& Line::lane_of(const Job& job) {
   const auto found = lanes_.find(key);
   if (found != lanes_.end()) return found->second;
   const c10::impl::VirtualGuardImpl impl(job.device->type());
-  const Lane made{impl.getStreamFromGlobalPool(*job.device),
-                  impl.getStreamFromGlobalPool(*job.device)};
+  // Devices have few streams and deal them in turn, to users too; hardly anyone asks for urgent
+  // ones.
+  const Lane made{impl.getStreamFromGlobalPool(*job.device, true),
+                  impl.getStreamFromGlobalPool(*job.device, true)};
   return lanes_.emplace(key, made).first->second;
 }
 
@@ -186,6 +188,7 @@ void Line::retire(bool patient) {
     job = leaving_.front();
   }
   StagingTotals made;
+  const c10::OptionalDeviceGuard guard(job->device);
   try {
     if (job->done && !patient && !job->done->query()) return;
     if (job->done) job->done->synchronize();
@@ -202,6 +205,7 @@ void Line::retire(bool patient) {
   {
     const std::lock_guard lock(mutex_);
     leaving_.pop_front();  // Only this thread does.
+    changed_.notify_all();
   }
   count_staged(made);
 }

@@ -117,6 +117,7 @@ Table::~Table() {
 }
 
 void Table::close() {
+  if (::getpid() != pid_) return;  // The parent's to end.
   std::shared_ptr<sumcast_table> last;
   {
     const std::lock_guard lock(mutex_);
@@ -200,18 +201,29 @@ void Table::save(bool full, const std::string& state) {
 }
 
 std::optional<py::bytes> Table::restored() const {
-  const auto held = handle();
-  const void* state = nullptr;
-  size_t bytes = 0;
-  sumcast_table_restored(held.get(), &state, &bytes);
-  if (state == nullptr) return std::nullopt;
-  return py::bytes(static_cast<const char*>(state), bytes);
+  auto held = handle();
+  std::optional<std::string> saved;
+  {
+    const py::gil_scoped_release unlocked;  // `held` may be the last, if another thread closes.
+    const void* state = nullptr;
+    size_t bytes = 0;
+    sumcast_table_restored(held.get(), &state, &bytes);
+    if (state != nullptr) saved.emplace(static_cast<const char*>(state), bytes);
+    held.reset();
+  }
+  if (!saved) return std::nullopt;
+  return py::bytes(*saved);
 }
 
 std::map<std::string, uint64_t> Table::counters() const {
   sumcast_table_counters now{};
   now.size = sizeof now;
-  sumcast_table_count(handle().get(), &now);
+  auto held = handle();
+  {
+    const py::gil_scoped_release unlocked;  // `held` may be the last, if another thread closes.
+    sumcast_table_count(held.get(), &now);
+    held.reset();
+  }
   return {{"rounds", now.rounds},           {"hot_pushed", now.hot_pushed},
           {"cold_pushed", now.cold_pushed}, {"hot_moved", now.hot_moved},
           {"cold_pulled", now.cold_pulled}, {"hot_keys", now.hot_keys},

@@ -58,8 +58,7 @@ class _Bags(torch.autograd.Function):
 
 
 def _merge(gradient, places, bags, factors, rows):
-    if gradient.device.type == "cpu":
-        factors = None if factors is None else factors.contiguous()
-        return _native.bag_gradients(gradient.contiguous(), places, bags, factors, rows)
-    of_samples = gradient[bags] if factors is None else gradient[bags] * factors[:, None]
-    return torch.zeros(rows, gradient.size(1), device=gradient.device).index_add_(0, places, of_samples)
+    # On the CPU always, where sums end anyway: an accelerator adds in no certain order.
+    factors = None if factors is None else factors.cpu().contiguous()
+    merged = _native.bag_gradients(gradient.cpu().contiguous(), places.cpu(), bags.cpu(), factors, rows)
+    return merged.to(gradient.device)

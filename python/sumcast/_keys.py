@@ -1,5 +1,6 @@
 """Keys of bags: what may be one, which are distinct, where they stand."""
 
+import hashlib
 import json
 import os
 
@@ -94,6 +95,11 @@ def hot_keys(hot):
         hot = torch.tensor([signed(int(key)) for key in hot], dtype=torch.int64)
     check_key_type(hot)
     return 0, as_keys(hot)
+
+
+def fingerprint(keys):
+    """A short text that tells lists of keys apart."""
+    return hashlib.sha256(str(keys.tolist()).encode()).hexdigest()[:16]
 
 
 def signed(key):

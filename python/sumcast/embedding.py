@@ -72,7 +72,9 @@ class EmbeddingBag(torch.nn.Module):
     process_group: None: the default one, or this process alone. timeout: of every call; None: the
         group's. name: in errors and statistics.
 
-    Everything but `checkpoint` is equal on all ranks, or all get the same ValueError.
+    What the table and its training depend on is equal on all ranks, or all get the same ValueError;
+    how a rank looks up (`mode`, `padding_idx`, `include_last_offset`), `checkpoint` and `timeout` are
+    its own.
     """
 
     def __init__(self, dim, mode="mean", *, optimizer="sgd", lr=0.01, momentum=0.9,
@@ -101,6 +103,8 @@ class EmbeddingBag(torch.nn.Module):
             "servers": servers, "segments": segments, "wire": _WIRES[wire],
             "checkpoint_directory": "" if checkpoint is None else os.fspath(checkpoint),
             "resume": int(bool(resume)), "hot_max": hot_max, "track": track,
+            # For the ranks to compare: the table itself does not know them.
+            "average": bool(average), "hot": None if hot_keys is None else _keys.fingerprint(hot_keys),
         }
         self._table, self.ranks = _tables.open_table(name, self._settings, process_group, timeout)
         self._factor = 1.0 / self.ranks if average else 1.0
@@ -250,6 +254,9 @@ class EmbeddingBag(torch.nn.Module):
         if input.dim() == 2:
             if offsets is not None:
                 raise ValueError("sumcast: offsets go with a 1-D input; rows of a 2-D one are bags")
+            if input.size(1) == 0:
+                raise ValueError("sumcast: a 2-D input of no columns; a rank without data passes an "
+                                 "empty 1-D input and offsets")
         elif input.dim() == 1:
             _keys.check_offsets(offsets, len(input), self.include_last_offset)
         else:

@@ -64,9 +64,9 @@ Group::State::~State() {
   } else if (runner->thread.joinable()) {
     runner->thread.join();
   }
-  if (apart) {
+  {
     const std::lock_guard lock(context->teams_mutex);
-    std::erase(context->row_groups, std::pair(plan.group, apart->plan.group));
+    std::erase_if(context->row_groups, [&](const auto& two) { return two.first == plan.group; });
   }
   apart.reset();
   context->note_closing(plan.group);

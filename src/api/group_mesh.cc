@@ -139,7 +139,12 @@ Result<void> Group::State::wait_mesh(Work::State& work, Instant deadline) {
       std::lock_guard guard(work.mutex);
       return work.outcome.has_value();
     };
-    while (!done() && !runner->queue.empty() && !runner->busy) runner->run_front(lock);
+    while (!done() && !runner->queue.empty() && !runner->busy) {
+      // Who waits until `deadline` waits no longer for what stands before it either.
+      MeshJob& front = runner->queue.front();
+      front.deadline = std::min(front.deadline, deadline);
+      runner->run_front(lock);
+    }
   }
   std::unique_lock lock(work.mutex);
   while (!work.outcome) {

@@ -51,7 +51,9 @@ Result<void> AsyncServer::serve() {
   std::vector<std::thread> threads;
   for (uint32_t worker = 1; worker < group_.size(); ++worker) {
     threads.emplace_back([&, worker] {
-      const Result<void> served = serve_one(worker);
+      // They outlive the abort: until then messages under way may use them.
+      std::vector<float> gradient(weights_.size()), answer(weights_.size());
+      const Result<void> served = serve_one(worker, gradient, answer);
       if (served) return;
       {
         std::lock_guard lock(mutex);
@@ -66,8 +68,8 @@ Result<void> AsyncServer::serve() {
   return {};
 }
 
-Result<void> AsyncServer::serve_one(uint32_t worker) {
-  std::vector<float> gradient(weights_.size()), answer(weights_.size());
+Result<void> AsyncServer::serve_one(uint32_t worker, std::span<float> gradient,
+                                    std::span<float> answer) {
   std::vector<Work> arriving, leaving;
   while (true) {
     StepHeader header;

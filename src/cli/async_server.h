@@ -36,7 +36,7 @@ class AsyncServer {
     uint64_t updates = 0;
   };
 
-  Result<void> serve_one(uint32_t worker);
+  Result<void> serve_one(uint32_t worker, std::span<float> gradient, std::span<float> answer);
   void apply(size_t chunk, std::span<const float> gradient, float rate, std::span<float> out);
   std::span<float> part(std::span<float> of, size_t chunk) const;
 

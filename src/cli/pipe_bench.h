@@ -4,7 +4,8 @@
 // Cells come in blocks of one model, one number of workers and one delay. A block's predictions are
 // all made, and written down, before its first cell runs. With a results file a run can be stopped
 // and taken up: predictions that it holds are not made again, cells that it holds not measured
-// again.
+// again. A block that gets a new cell (another ratio, --quick taken away) is predicted and measured
+// anew.
 #pragma once
 
 #include <functional>

@@ -59,7 +59,6 @@ std::vector<std::function<void()>> some_computing() {
 }
 
 Result<void> write_file(const std::string& path, const std::string& text) {
-  if (path.empty()) return {};
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   if (file) return {};
@@ -69,9 +68,14 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 /// The advised step, for other tools to look at.
 Result<void> write_timeline(const PlanFlags& flags, const PlanRequest& request,
                             const plan::Advice& advice) {
+  if (flags.write_perfetto.empty() && flags.write_chakra.empty()) return {};
   const plan::Timeline timeline = plan::timeline_of(
       request.calibration, request.step, request.setting, advice.predictions[advice.best].mode);
-  if (auto done = write_file(flags.write_perfetto, plan::to_perfetto(timeline)); !done) return done;
+  if (!flags.write_perfetto.empty()) {
+    auto done = write_file(flags.write_perfetto, plan::to_perfetto(timeline));
+    if (!done) return done;
+  }
+  if (flags.write_chakra.empty()) return {};
   return write_file(flags.write_chakra, plan::to_chakra(timeline));
 }
 

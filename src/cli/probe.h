@@ -5,7 +5,8 @@
 // For the slowing, sums of half the larger size run beside computing without a pause, two of them
 // always under way, so that neither waits for the other: no schedule of training does that.
 //
-// Times are the slowest rank's, by an all-reduce, so that all ranks plan alike. It trains
+// Lines are the slowest rank's, computing and what the two cost each other are means over ranks,
+// all by all-reduces, so that all ranks plan alike. It trains
 // nothing and sleeps nowhere. Collective: all ranks call it together.
 #pragma once
 

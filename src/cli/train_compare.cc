@@ -176,6 +176,10 @@ std::vector<std::string> train_argv(const std::string& program, const TrainOptio
 
 Result<void> run_comparison(const TrainOptions& options, const CompareFlags& flags) {
   if (auto fine = options.validate(); !fine) return fine;
+  if (options.asynchronous) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--compare: not with --asynchronous, which has no hot keys to compare");
+  }
   BenchFlags bench;
   bench.workers = options.workers + options.servers;
   bench.rate = flags.rate;

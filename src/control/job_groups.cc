@@ -174,7 +174,9 @@ void Job::open_group(const std::string& key, const PendingGroup& pending) {
   }
   std::vector<uint32_t> hosts = hosts_of(pending.ranks);
   // Where hosts have several ranks, datagrams travel in a group of one rank per host.
-  const bool shares = *std::ranges::max_element(hosts) + 1 < hosts.size();
+  // But for those in which rows travel rank by rank (api/row_sum.cc): they know no hosts.
+  const bool shares =
+      !key.starts_with("rows of ") && *std::ranges::max_element(hosts) + 1 < hosts.size();
   const auto slots = slots_.take(shares ? 1 : wanted);
   if (!slots) {
     const Error error{ErrorCode::kNoSlots,

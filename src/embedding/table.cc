@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <future>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "embedding/rows_options.h"
 #include "embedding/server_home.h"
 #include "sparse/worker.h"
+#include "table/row_table.h"
 
 namespace sumcast {
 namespace {
@@ -92,6 +94,10 @@ struct Table::Impl {
 
 /// Both members of this process, side by side: neither gets in before all have come.
 Result<void> Table::Impl::join(const Options& job, const TableOptions& asked) {
+  if (job.rank >= job.world) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("rank {} of a world of {} does not exist", job.rank, job.world));
+  }
   auto found = embedding::rows_options(asked, job.world);
   if (!found) return fail(found.error());
   options = std::move(*found);
@@ -134,6 +140,14 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   follower.emplace(sparse::link_model(options.workers, options.servers, options.shape.width,
                                       options.wire, seat->context().payload_bytes()),
                    asked.hot_max, asked.track, seat->context().rank() == 0);
+  // Servers compare the rest; these two decide which calls all ranks make together.
+  const int64_t mine =
+      static_cast<int64_t>(table::hash_with(table::hash_with(0, asked.hot_max), asked.track) >> 2);
+  std::array<int64_t, 2> both{mine, -mine};
+  if (auto r = worker->all_reduce(std::span<int64_t>(both), Reduction::kMax); !r) return r;
+  if (both[0] != mine || both[1] != -mine) {
+    return fail(ErrorCode::kMismatch, "hot_max or track differ between ranks");
+  }
   if (asked.hot_max != 0) {
     // Can such rows be hot at all? Better known now than after a step.
     const uint64_t any = 0;

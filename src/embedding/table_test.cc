@@ -154,12 +154,14 @@ TEST(Table, FollowsWhatIsHot) {
   TableOptions options = small("sgd");
   options.hot_max = 16;
   options.track = 3;
+  options.servers = 1;  // Else the model of links sees nothing to save.
   const Rows wanted = reference(options, 3, 10);
   with_tables({.world = 3}, options, [&](Table& table, uint32_t rank) {
     train(table, rank, 0, 10, true);
     expect_rows(table, wanted);
     EXPECT_LE(table.counters().hot_keys, 16u);
-    EXPECT_EQ(table.counters().hot_moved > 0, table.counters().hot_changes > 0);
+    EXPECT_GT(table.counters().hot_changes, 0u);
+    EXPECT_GT(table.counters().hot_moved, 0u);
   });
 }
 

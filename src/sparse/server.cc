@@ -157,6 +157,10 @@ void Server::fail_all(const Error& error) {
 
 Result<void> Server::arrive(const Paper& paper, uint32_t segment) {
   const uint32_t round = paper.plan.round;
+  if (round == UINT32_MAX) {  // Places of rounds would not go on evenly behind it.
+    return fail(ErrorCode::kInternal,
+                "the rounds of this job are used up: start it anew from its last checkpoint");
+  }
   if (!book_.arrive(round, segment)) return {};
   if (auto done = answer(round, segment); !done) return done;
   {

@@ -20,9 +20,9 @@ Result<void> Worker::settle() {
 Result<void> Worker::flush() {
   if (failed_) return fail(*failed_);
   if (!hot_) return {};
-  if (auto landed = land_all(); !landed) return fail_with(landed.error());
+  // All sums have moved rows: none moves again before the round that carries this flush.
+  if (auto shown = show_all(); !shown) return fail_with(shown.error());
   flush_due_ = true;
-  flush_sent_ = false;  // Rows may have moved since one that no round has carried yet.
   auto sent = send_flush();
   if (!sent && seat_ == nullptr) return fail_with(sent.error());
   return {};
