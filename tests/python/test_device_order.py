@@ -132,6 +132,25 @@ def test_copies_in_the_network_and_copies_back_overlap(kind):
     run_on(kind, 2, body)
 
 
+def test_pinned_memory_is_written_again_only_when_its_last_copy_has_been_made():
+    def body(rank, size, place):
+        device = toy.load()
+        first = torch.full((1000,), 1.0 if rank == 0 else 0.0, device=place)
+        second = torch.full((1000,), 2.0 if rank == 0 else 0.0, device=place)
+        device.synchronize()
+        device.hold_copies_out(0)
+        one = dist.broadcast(first, 0, async_op=True)
+        until(one.get_future().done)  # Through the network; its copy to the device is held.
+        two = dist.broadcast(second, 0, async_op=True)
+        time.sleep(0.3)  # Time enough for the second to come into the first one's memory.
+        device.hold_copies_out(-1)
+        one.wait()
+        two.wait()
+        assert first.cpu().unique().tolist() == [1] and second.cpu().unique().tolist() == [2]
+
+    run_on("toy", 2, body)
+
+
 def test_pinned_memory_has_a_bound():
     def body(rank, size, place):
         device = toy.load()
