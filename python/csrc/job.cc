@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "living.h"
+
 namespace sumcast_torch {
 namespace {
 
@@ -88,27 +90,17 @@ std::optional<std::vector<uint32_t>> Job::places_of(const std::vector<uint64_t>&
 
 namespace {
 
-std::mutex living_mutex;
-std::vector<std::weak_ptr<Group>> living;
+Living<Group> living;
 
 }  // namespace
 
-std::vector<std::shared_ptr<Group>> living_groups() {
-  const std::lock_guard lock(living_mutex);
-  std::vector<std::shared_ptr<Group>> all;
-  for (const auto& one : living) {
-    if (auto group = one.lock()) all.push_back(std::move(group));
-  }
-  return all;
-}
+std::vector<std::shared_ptr<Group>> living_groups() { return living.all(); }
 
 std::shared_ptr<Group> Group::open(std::shared_ptr<Job> job,
                                    const std::optional<std::vector<uint32_t>>& places,
                                    const std::string& key, std::chrono::milliseconds limit) {
   auto group = std::make_shared<Group>(std::move(job), places, key, limit);
-  const std::lock_guard lock(living_mutex);
-  std::erase_if(living, [](const auto& one) { return one.expired(); });
-  living.push_back(group);
+  living.add(group);
   return group;
 }
 

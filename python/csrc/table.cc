@@ -1,6 +1,7 @@
 #include "table.h"
 
 #include "bags.h"
+#include "living.h"
 
 #include <torch/csrc/utils/pybind.h>
 #include <torch/types.h>
@@ -14,17 +15,7 @@ namespace py = pybind11;
 namespace sumcast_torch {
 namespace {
 
-std::mutex living_mutex;
-std::vector<std::weak_ptr<Table>> living;
-
-std::vector<std::shared_ptr<Table>> living_tables() {
-  const std::lock_guard lock(living_mutex);
-  std::vector<std::shared_ptr<Table>> all;
-  for (const auto& one : living) {
-    if (auto table = one.lock()) all.push_back(std::move(table));
-  }
-  return all;
-}
+Living<Table> living;
 
 /// ValueError for what the caller can mend, torch's error of backends for all else.
 [[noreturn]] void refuse(int code, const std::string& text) {
@@ -237,7 +228,7 @@ void Table::abort(const std::string& reason) {
 
 std::vector<std::pair<std::string, std::map<std::string, uint64_t>>> table_counters() {
   std::vector<std::pair<std::string, std::map<std::string, uint64_t>>> all;
-  for (const auto& table : living_tables()) {
+  for (const auto& table : living.all()) {
     try {
       all.emplace_back(table->name(), table->counters());
     } catch (const std::runtime_error&) {  // Closed, or another process's.
@@ -247,7 +238,7 @@ std::vector<std::pair<std::string, std::map<std::string, uint64_t>>> table_count
 }
 
 void close_tables() {
-  for (const auto& table : living_tables()) table->close();
+  for (const auto& table : living.all()) table->close();
 }
 
 namespace {
@@ -257,9 +248,7 @@ std::shared_ptr<Table> open_table(const std::string& name, const std::optional<M
                                   const py::dict& settings) {
   auto table = std::make_shared<Table>(
       name, meeting, rank, world, std::chrono::milliseconds(timeout_ms), TableSettings(settings));
-  const std::lock_guard lock(living_mutex);
-  std::erase_if(living, [](const auto& one) { return one.expired(); });
-  living.push_back(table);
+  living.add(table);
   return table;
 }
 

@@ -45,24 +45,20 @@ class IpsecGmac final : public Gmac {
 
   void sign(uint16_t sender, uint64_t counter, std::span<const std::byte> header,
             std::span<const std::byte> payload, std::byte* tag_out) override {
-    const size_t total = header.size() + payload.size();
-    if (payload.empty() || total <= kJoined) {
-      std::array<std::byte, kJoined> joined;
-      std::span<const std::byte> message = header;
-      if (!payload.empty()) {
-        std::ranges::copy(header, joined.begin());
-        std::ranges::copy(payload, joined.begin() + static_cast<ptrdiff_t>(header.size()));
-        message = std::span(joined).first(total);
-      }
-      return tag(Nonce(sender, counter), message, reinterpret_cast<uint8_t*>(tag_out));
-    }
     const Nonce nonce(sender, counter);
+    auto* const out = reinterpret_cast<uint8_t*>(tag_out);
+    if (payload.empty()) return tag(nonce, header, out);
+    if (const size_t total = header.size() + payload.size(); total <= kJoined) {
+      std::array<std::byte, kJoined> joined;
+      std::ranges::copy(header, joined.begin());
+      std::ranges::copy(payload, joined.begin() + static_cast<ptrdiff_t>(header.size()));
+      return tag(nonce, std::span(joined).first(total), out);
+    }
     gcm_context_data context;
     IMB_AES128_GMAC_INIT(manager_, &key_, &context, nonce.bytes(), kNonceBytes);
     IMB_AES128_GMAC_UPDATE(manager_, &key_, &context, bytes_of(header), header.size());
     IMB_AES128_GMAC_UPDATE(manager_, &key_, &context, bytes_of(payload), payload.size());
-    IMB_AES128_GMAC_FINALIZE(manager_, &key_, &context, reinterpret_cast<uint8_t*>(tag_out),
-                             kTagBytes);
+    IMB_AES128_GMAC_FINALIZE(manager_, &key_, &context, out, kTagBytes);
   }
 
   bool verify(uint16_t sender, uint64_t counter, std::span<const std::byte> header_and_payload,

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/convergence_cell.h"
+#include "cli/result_lines.h"
 #include "pipeline/local_ranks.h"
 #include "report/progress.h"
 #include "runtime/clock.h"
@@ -96,15 +97,8 @@ Result<Grid> grid_of(const ConvergenceFlags& flags) {
 
 /// What earlier calls have left, of this grid only; lines that are none are an error.
 Result<std::vector<ConvergenceRun>> earlier_runs(const std::string& path, const Grid& grid) {
-  std::vector<ConvergenceRun> runs;
-  std::ifstream file(path);
-  size_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    Result<ConvergenceRun> run = run_from_json(line);
-    if (!run) return fail(run.error().within(fmt::format("{}:{}", path, number)));
-    if (run->grid == grid.text) runs.push_back(std::move(*run));
-  }
+  auto runs = read_result_lines<ConvergenceRun>(path, run_from_json);
+  if (runs) std::erase_if(*runs, [&](const auto& run) { return run.grid != grid.text; });
   return runs;
 }
 

@@ -9,6 +9,7 @@
 #include "auth/key_file.h"
 #include "cli/bench_site.h"
 #include "cli/pipe_place.h"
+#include "cli/result_lines.h"
 #include "lab/privileges.h"
 #include "runtime/clock.h"
 #include "trainer/workload.h"
@@ -200,17 +201,8 @@ class PipeBench {
 };
 
 Result<std::vector<PipeRow>> read_results(const std::string& path) {
-  std::vector<PipeRow> rows;
-  if (path.empty()) return rows;
-  std::ifstream file(path);
-  size_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    Result<PipeRow> row = row_from_json(line);
-    if (!row) return fail(row.error().within(fmt::format("{}:{}", path, number)));
-    rows.push_back(std::move(*row));
-  }
-  return rows;
+  if (path.empty()) return std::vector<PipeRow>();
+  return read_result_lines<PipeRow>(path, row_from_json);
 }
 
 }  // namespace

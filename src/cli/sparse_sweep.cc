@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/result_lines.h"
 #include "cli/sparse_bench.h"
 #include "report/table.h"
 
@@ -21,16 +22,8 @@ nlohmann::ordered_json settings_of(const SparseFlags& flags) {
 }
 
 Result<std::vector<SweepResult>> read_results(const SparseFlags& flags) {
-  std::vector<SweepResult> results;
-  std::ifstream file(flags.out);
-  uint64_t number = 0;
-  for (std::string line; std::getline(file, line);) {
-    auto result = sweep_result_from_line(line, flags);
-    ++number;
-    if (!result) return fail(result.error().within(fmt::format("{}:{}", flags.out, number)));
-    results.push_back(*result);
-  }
-  return results;
+  return read_result_lines<SweepResult>(
+      flags.out, [&](const std::string& line) { return sweep_result_from_line(line, flags); });
 }
 
 Result<SweepResult> measure_cell(const SweepCell& cell, SparseFlags flags, std::string_view label) {

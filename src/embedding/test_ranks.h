@@ -9,6 +9,7 @@
 #include <map>
 #include <thread>
 
+#include "api/test_job.h"
 #include "sumcast/table.hpp"
 
 namespace sumcast {
@@ -20,23 +21,6 @@ struct TestJob {
   std::function<void(TableOptions&, uint32_t rank)> change{};
 };
 
-inline Options job_of_rank(uint32_t rank, uint32_t world, std::promise<std::string>& meeting,
-                           const std::shared_future<std::string>& address) {
-  Options job;
-  job.rank = rank;
-  job.world = world;
-  job.key.emplace();
-  job.key->fill(std::byte{0x5A});
-  job.join_timeout = std::chrono::seconds(10);
-  if (rank == 0) {
-    job.coordinator = "127.0.0.1:0";
-    job.on_listening = [&](const std::string& where) { meeting.set_value(where); };
-  } else {
-    job.coordinator = address.get();
-  }
-  return job;
-}
-
 /// `body(table or error, rank)` on each rank.
 template <typename Body>
 void with_opened(const TestJob& setup, const TableOptions& options, Body body) {
@@ -45,7 +29,7 @@ void with_opened(const TestJob& setup, const TableOptions& options, Body body) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < setup.world; ++rank) {
     threads.emplace_back([&, rank] {
-      Options job = job_of_rank(rank, setup.world, meeting, address);
+      Options job = options_of_rank(rank, setup.world, meeting, address);
       job.timeout = setup.timeout;
       TableOptions mine = options;
       if (setup.change) setup.change(mine, rank);
