@@ -54,18 +54,32 @@ Result<std::optional<auth::Key>> find_key(const Options& options) {
               "(SUMCAST_KEY_FILE), or say --insecure");
 }
 
+Result<net::Family> find_family(const Options& options) {
+  if (options.family.empty()) return net::Family::kAny;
+  if (options.family == "AF_INET") return net::Family::kIpv4;
+  if (options.family == "AF_INET6") return net::Family::kIpv6;
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("family \"{}\" does not exist; there are AF_INET and AF_INET6", options.family));
+}
+
 Result<net::Endpoint> find_coordinator(const Options& options) {
+  const auto family = find_family(options);
+  if (!family) return fail(family.error());
   if (!options.aggregator.empty()) {
-    auto all = net::parse_endpoints(options.aggregator);
+    auto all = net::parse_endpoints(options.aggregator, *family);
     if (!all) return fail(all.error().within("aggregator"));
     return all->front();
   }
   if (!options.coordinator.empty()) {
-    auto one = net::parse_endpoint(options.coordinator);
+    auto one = net::parse_endpoint(options.coordinator, *family);
     if (!one) return fail(one.error().within("coordinator"));
     return *one;
   }
-  if (options.world == 1) return net::Endpoint::loopback(net::Family::kIpv4, 0);
+  if (options.world == 1) {
+    return net::Endpoint::loopback(
+        *family == net::Family::kIpv6 ? net::Family::kIpv6 : net::Family::kIpv4, 0);
+  }
   return fail(ErrorCode::kInvalidArgument,
               "nowhere to join: give an aggregator (SUMCAST_AGGREGATOR=host:port) or, without a "
               "daemon, where rank 0 listens (MASTER_ADDR and MASTER_PORT)");
@@ -91,6 +105,12 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   auto settings =
       runtime::load_settings(config_file.empty() ? std::nullopt : std::optional(config_file));
   if (!settings) return fail(runtime::joined(settings.error()));
+  if (const auto problems = runtime::validate(*settings); !problems.empty()) {
+    return fail(runtime::joined(problems));
+  }
+  if (auto log = runtime::configure_log(runtime::log_options(*settings)); !log) {
+    return fail(log.error());
+  }
   Options options;
   for (const std::string& one : settings->aggregator) {
     options.aggregator += (options.aggregator.empty() ? "" : ",") + one;
@@ -99,8 +119,13 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   options.insecure = settings->insecure;
   options.one_rank_per_host = settings->one_rank_per_host;
   options.interface = settings->socket_ifname;
+  options.family = settings->socket_family;
   options.timeout = settings->timeout;
+  options.heartbeat = settings->heartbeat_interval;
+  options.death = settings->heartbeat_death;
   options.mtu = settings->mtu;
+  options.window = settings->window;
+  options.socket_buffer_bytes = static_cast<int>(settings->socket_buffer);
   options.spin = settings->spin;
   options.multicast = settings->multicast;
   const auto algorithm = algorithm_from_name(settings->algorithm);
@@ -127,16 +152,22 @@ Result<Options> Options::from_environment(const std::string& config_file) {
   Options options = std::move(*read);
   auto launched = runtime::launched_rank();
   if (!launched) return fail(launched.error());
+  bool is_named = options.job != Options().job;
   if (*launched) {
     options.rank = (*launched)->rank;
     options.world = (*launched)->world;
+    runtime::set_log_rank(options.rank);
+    if (!is_named && !(*launched)->job.empty()) {
+      options.job = (*launched)->job;
+      is_named = true;
+    }
   }
   auto master = runtime::master_endpoint();
   if (!master) return fail(master.error());
   if (*master) {
     options.coordinator = fmt::format("{}:{}", (*master)->host, (*master)->port + 1);
     // Where a job's ranks meet is theirs alone, so it tells apart the jobs that share a daemon.
-    if (options.job == Options().job) {
+    if (!is_named) {
       options.job = fmt::format("{}:{}", (*master)->host, (*master)->port);
     }
   }
@@ -267,6 +298,8 @@ Result<void> Context::Impl::join() {
   auto local = net::choose_local(*coordinator, *selector);
   if (!local) return fail(local.error());
   address = local->with_port(0).text();
+  runtime::log_info(runtime::Subsystem::kNet, "using {} to reach {} at {}", local->address_text(),
+                    options.aggregator.empty() ? "rank 0" : "sumcastd", coordinator->text());
 
   collective::EngineOptions e;
   e.key = key;
@@ -309,6 +342,11 @@ Result<void> Context::Impl::join() {
     control::ServerOptions s;
     s.listen = *coordinator;
     s.key = key;
+    if (options.heartbeat.count() <= 0 || options.death / 2 < options.heartbeat) {
+      return fail(ErrorCode::kInvalidArgument, "death must be at least twice heartbeat, above 0");
+    }
+    s.coordinator.heartbeat = options.heartbeat;
+    s.coordinator.death = options.death;
     auto started = control::CoordinatorServer::start(std::move(s), no_observer);
     if (!started) return fail(started.error());
     server = std::move(*started);
