@@ -100,6 +100,19 @@ TEST_F(OptionsOf, TheLogGoesWhereTheVariablesSayAndTellsTheAddress) {
   std::filesystem::remove(path);
 }
 
+TEST_F(OptionsOf, SocketBuffersThatTheKernelDoesNotGrantNameTheSysctl) {
+  const std::string path = testing::TempDir() + "buffers_log_" + std::to_string(::getpid());
+  set("SUMCAST_DEBUG_FILE", path);
+  set("SUMCAST_SOCKET_BUFFER", "1073741824");  // Above any net.core.rmem_max that people set.
+  const auto options = Options::from_settings();
+  ASSERT_TRUE(options) << options.error().what;
+  ASSERT_TRUE(Context::create(*options));
+  std::ifstream file(path);
+  const std::string log{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(log, HasSubstr("sysctl -w net.core.rmem_max=1073741824"));
+  std::filesystem::remove(path);
+}
+
 TEST_F(OptionsOf, AFamilyThatDoesNotExistIsAnError) {
   Options options;
   options.family = "IPv6";
