@@ -15,6 +15,7 @@ inline constexpr uint16_t kEmbeddedShardBit = 0x4000;
 /// The way to one shard.
 struct Engine::Path {
   Route route = Route::kDirect;
+  uint32_t index = 0;  // Among all paths.
   uint16_t shard = 0;  // As in its sender field, without kShardBit.
   bool local = false;  // In this process.
   net::Endpoint to;
@@ -28,8 +29,8 @@ struct Engine::Path {
   Instant retry_at = Instant::never();
 
   // Results to all at once (engine_multicast.cc).
-  std::unique_ptr<net::UdpSocket> listening;
-  Instant tune_at = Instant::never();  // When the next round is due.
+  std::unique_ptr<net::UdpSocket> listening;  // To a daemon's shard.
+  Instant tune_at = Instant::never();         // When the next round is due.
   uint32_t tune_rounds = 0;
   bool hears = false, tuned = false;  // The test; results, says the shard.
   Instant last_heard_at{};
