@@ -17,6 +17,8 @@ constexpr uint32_t kTuneRounds = 8;
 constexpr Duration kDeafAfter = std::chrono::milliseconds(50);
 constexpr uint32_t kDeafMin = 8;
 constexpr uint32_t kDeafShare = 4;
+constexpr uint32_t kLossEpoch = 512;  // Results.
+constexpr uint32_t kLossShare = 8;
 
 }  // namespace
 
@@ -135,6 +137,18 @@ void Engine::on_tuned(Path& path, const wire::Header& header, size_t datagram_by
 void Engine::note_heard(Path& path, Instant now) {
   path.last_heard_at = now;
   path.unheard = path.unheard_probed = 0;
+}
+
+/// A network may also carry some multicasts and drop others: switches limit their rate.
+void Engine::note_tuned_result(Path& path, bool heard, bool probed) {
+  if (!heard) {
+    ++path.unheard;
+    path.unheard_probed += probed;
+    path.tuned_lost += probed;
+  }
+  if (++path.tuned_results < kLossEpoch) return;
+  if (path.tuned_lost * kLossShare > path.tuned_results) send_tuning(path, Tuning::kDeaf, 0);
+  path.tuned_results = path.tuned_lost = 0;
 }
 
 /// A network may stop carrying multicast: switches forget who listens. Results that had to be asked

@@ -165,10 +165,7 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
-    if (path.tuned && !heard) {
-      ++path.unheard;
-      path.unheard_probed += delivery.probed;
-    }
+    if (path.tuned) note_tuned_result(path, heard, delivery.probed);
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {

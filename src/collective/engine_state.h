@@ -36,6 +36,8 @@ struct Engine::Path {
   Instant last_heard_at{};
   uint32_t unheard = 0;         // Results that came alone since then,
   uint32_t unheard_probed = 0;  // and of these, asked for.
+  uint32_t tuned_results = 0;   // Results since the loss was last looked at,
+  uint32_t tuned_lost = 0;      // and of these, those that came alone when asked for.
 
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.

@@ -130,18 +130,21 @@ TEST(Multicast, IsExactUnderLossDuplicationAndReordering) {
   }
 }
 
+/// The daemon's host gets a switch between its own interface and the cable.
+bool put_switch(const net::NamespacePair& hosts) {
+  return hosts.in_a(
+      "ip link add switch type bridge && ip link set va master switch && "
+      "ip link add own type veth peer name port && ip link set port master switch && "
+      "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
+      "ip link set own up && ip link set port up && ip link set switch up");
+}
+
 /// A switch that forgets who listens: the group's datagrams end, all others go on.
 TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
   std::string reason;
   const auto hosts = net::NamespacePair::open(reason);
   if (hosts == nullptr) GTEST_SKIP() << reason;
-  // The daemon's host gets a switch between its own interface and the cable.
-  if (!hosts->in_a("ip link add switch type bridge && ip link set va master switch && "
-                   "ip link add own type veth peer name port && ip link set port master switch && "
-                   "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
-                   "ip link set own up && ip link set port up && ip link set switch up")) {
-    GTEST_SKIP() << "needs the kernel's bridge";
-  }
+  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
   Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
   warm_up(cluster);
   ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
@@ -160,6 +163,32 @@ TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
   }
   EXPECT_LT(fewest, 100u);
   EXPECT_EQ(cluster.shard_work(ShardWork::kMulticast), multicast);
+}
+
+/// A switch that limits the rate of multicasts: some are always heard, too many are not.
+TEST(Multicast, WhoHearsTooLittleGetsItsOwn) {
+  std::string reason;
+  const auto hosts = net::NamespacePair::open(reason);
+  if (hosts == nullptr) GTEST_SKIP() << reason;
+  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
+  Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
+  warm_up(cluster);
+  ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+  std::atomic<bool> stop{false};
+  std::thread limits([&] {
+    while (!stop) {
+      for (const char* flood : {"off", "on"}) {
+        EXPECT_TRUE(hosts->in_a(std::string("bridge link set dev va mcast_flood ") + flood));
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+  });
+  for (int i = 0; i < 60 && cluster.shard_work(ShardWork::kUntuned) < 2; ++i) {
+    check_all_reduce(cluster, 100000, 1, WireFormat::kNative);
+  }
+  stop = true;
+  limits.join();
+  EXPECT_GE(cluster.shard_work(ShardWork::kUntuned), 2u);
 }
 
 }  // namespace
