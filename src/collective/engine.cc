@@ -344,8 +344,7 @@ void Engine::run_timers(Instant now) {
         if (window->path.local || window->core.idle()) continue;
         if (window->deadline() > now) continue;
         BoundedList<core::Want> probes(probe_memory), gaps(gap_memory);
-        const bool silent = window->heard_at + window->patience() <= now;
-        const Duration patience = silent ? window->patience() : window->path.rtt.rto();
+        const Duration patience = window->silent(now) ? window->patience() : window->path.rtt.rto();
         const uint32_t lost = window->core.on_timeout(now, patience, probes, gaps);
         window->path.congestion.on_results_lost(lost);
         send_notes(window->path, wire::Kind::kProbe, group->plan.slot_base.value, probes.view());

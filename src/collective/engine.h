@@ -169,7 +169,7 @@ class Engine final : public LocalMember {
   void on_datagram(std::span<const std::byte> datagram, const Path* heard, Instant now);
   void on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
                  bool heard, Instant now);
-  void on_ask(Path& path, std::span<const std::byte> notes);
+  void on_ask(Path& path, std::span<const std::byte> notes, Instant now);
   void on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) override;
   static bool is_storable(const Operation& operation, const ChunkPlace& place,

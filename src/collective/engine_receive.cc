@@ -82,7 +82,7 @@ void Engine::on_datagram(std::span<const std::byte> datagram, const Path* heard,
     case wire::Kind::kResult:
       return on_result(*path, header, payload, heard != nullptr, now);
     case wire::Kind::kAsk:
-      return on_ask(*path, payload);
+      return on_ask(*path, payload, now);
     case wire::Kind::kChallenge:
       return on_challenge(*path, header, payload);
     case wire::Kind::kHelloAck:
@@ -224,7 +224,7 @@ void Engine::finish(Group& group, const OperationPtr& operation, std::optional<E
   if (callers_waiting_ > 1 || background_driving_) changed_.notify_all();
 }
 
-void Engine::on_ask(Path& path, std::span<const std::byte> notes) {
+void Engine::on_ask(Path& path, std::span<const std::byte> notes, Instant now) {
   for (size_t at = 0; at + wire::kNoteBytes <= notes.size(); at += wire::kNoteBytes) {
     const wire::Note note = wire::read_note(notes.data() + at);
     Group* group = note.slot < group_of_slot_.size() ? group_of_slot_[note.slot] : nullptr;
@@ -233,6 +233,7 @@ void Engine::on_ask(Path& path, std::span<const std::byte> notes) {
     for (auto& window : group->windows[static_cast<size_t>(path.route)]) {
       if (&window->path != &path) continue;
       const auto slot = static_cast<uint16_t>(note.slot - group->plan.slot_base.value);
+      if (path.rtt.has_sample() && window->core.crosses(slot, now, path.rtt.least())) continue;
       window->core.on_ask(slot, note.phase_or_number);
     }
   }

@@ -71,12 +71,16 @@ struct Engine::Window {
   std::vector<std::byte> memory;
   core::SendWindow core;
   std::vector<OperationPtr> operations;  // By ticket modulo size.
+  uint32_t next_slot = 0;                // Where the next operation's first chunk lies.
   Instant heard_at{};                    // Of the last result.
   /// The timeout in force: once nothing more can be sent, silence alone is suspicious.
   Duration patience() const {
     const Duration rto = path.rtt.rto();
     if (core.ready() > 0 || core.in_flight() >= core.config().slots) return rto;
-    return std::min(rto, path.rtt.silence());
+    return std::min(rto, path.rtt.overdue());
+  }
+  bool silent(Instant now) const {
+    return heard_at + std::min(path.rtt.silence(), patience()) <= now;
   }
   /// When it ends; never, if nothing is in flight.
   Instant deadline() const {
@@ -84,7 +88,7 @@ struct Engine::Window {
     const Instant due = core.next_deadline(rto);
     const Duration quick = patience();
     if (quick == rto || core.in_flight() == 0) return due;
-    return std::min(due, std::max(heard_at + quick, core.next_deadline(quick)));
+    return std::min(due, std::max(heard_at + path.rtt.silence(), core.next_deadline(quick)));
   }
   OperationPtr& operation(core::Ticket ticket) { return operations[ticket % operations.size()]; }
 };
