@@ -84,7 +84,8 @@ std::optional<std::string> Tuner::observe(const StepTimes& times) {
   }
   state_.agreed = best == state_.candidate ? state_.agreed + 1 : 1;
   state_.candidate = best;
-  if (!at_once && state_.agreed < options_.patience) return std::nullopt;
+  const bool clear = predicted_s(best) < (1 - kClear) * step_s;
+  if (!at_once && !clear && state_.agreed < options_.patience) return std::nullopt;
   const Way& way = options_.ways[best.way];
   std::string reason = fmt::format(
       "a step of K = {} takes {:.3g} ms, busy {:.3g}, a sum {:.3g}; K = {}, {}, {} should take "
@@ -158,7 +159,8 @@ void Tuner::learn_beside(const StepTimes& times) {
   TunerState::Line& here = line();
   const double busy_s = times.busy_s, step_s = std::max(times.step_s, busy_s);
   const double width = state_.choice.width;
-  if (state_.bare) {
+  const bool fresh = state_.bare;
+  if (fresh) {
     state_.stolen_s = std::clamp(busy_s - state_.compute_s, 0.0, busy_s / 2);
     state_.bare = false;
   }
@@ -171,6 +173,7 @@ void Tuner::learn_beside(const StepTimes& times) {
     here.latency_s = std::min(here.latency_s, width * step_s - busy_s);
     here.occupancy_s = std::min({here.occupancy_s, here.latency_s, step_s});
     here.late_width = 0;
+    here.settled = false;
     return;
   }
   const double by_latency_s = (busy_s + here.latency_s) / width;
@@ -178,7 +181,8 @@ void Tuner::learn_beside(const StepTimes& times) {
   if (here.settled) {
     const bool by_link = here.occupancy_s >= by_latency_s;
     scale(by_link ? step_s / here.occupancy_s : hidden_by_width_s / here.latency_s);
-  } else if (here.late_width == state_.choice.width || step_s <= (1 + kAlike) * by_latency_s) {
+  } else if ((!fresh && here.late_width == 0) || here.late_width == state_.choice.width ||
+             step_s <= (1 + kAlike) * by_latency_s) {
     scale(hidden_by_width_s / here.latency_s);
     here.latency_s = hidden_by_width_s;
     here.occupancy_s = std::min(here.occupancy_s, step_s);
@@ -282,6 +286,11 @@ bool Tuner::restore(const TunerState& state) {
   };
   if (!fits(state.choice) || !fits(state.candidate)) return false;
   if (state.lines.size() != options_.ways.size()) return false;
+  const auto sound = [](double speed) { return std::isfinite(speed) && speed > 0; };
+  if (!sound(state.speed)) return false;
+  for (const TunerState::Line& line : state.lines) {
+    if (!sound(line.speed)) return false;
+  }
   state_ = state;
   return true;
 }

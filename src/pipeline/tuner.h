@@ -92,6 +92,7 @@ class Tuner {
  public:
   static constexpr double kGain = 0.05;
   static constexpr double kLoss = 0.01;
+  static constexpr double kClear = 0.2;  ///< A promise of so much needs no second window.
 
   /// @param width_max  widths 1 to this are allowed.
   /// @param bytes      of one sum, as f32.
