@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <deque>
+#include <fstream>
+#include <sstream>
 
 #include "base/prng.h"
 
@@ -177,6 +179,27 @@ TEST(Tuner, OfTheWaysThatAreAllowedTheFirstThatIsFastEnoughIsTaken) {
   // The network becomes slower under way, and fast again.
   EXPECT_EQ(run(fast, {0.010, 0, 0.0002, 0.020, 0.01}, 30, options.ways).last, (Choice{2, 1}));
   EXPECT_EQ(run(fast, {0.010, 0, 0.0002, 0.004, 0.01}, 200, options.ways).last, (Choice{2, 0}));
+}
+
+TEST(Tuner, BothLanguagesDecideAlike) {
+  // Written by tests/python/test_tuner.py (courses()), which reads it too.
+  std::ifstream file(SUMCAST_TUNER_COURSES);
+  std::optional<Tuner> tuner;
+  uint32_t changes = 0, windows = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("course")) {
+      tuner.emplace(tuner_of(5));
+      continue;
+    }
+    StepTimes times;
+    uint32_t width = 0;
+    std::istringstream(line) >> times.busy_s >> times.step_s >> width;
+    changes += tuner->observe(times).has_value();
+    ASSERT_EQ(tuner->choice().width, width) << line;
+    ++windows;
+  }
+  EXPECT_GT(changes, 8u);
+  EXPECT_GT(windows, 300u);
 }
 
 TEST(Tuner, AWayThatBreaksItsPromiseIsLeftAgain) {
