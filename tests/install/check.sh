@@ -46,7 +46,8 @@ cmake --build build > build.log || { cat build.log; exit 1; }
 "$cxx" -std=c++14 ps_program.cc $(pkg-config --cflags --libs sumcast-ps) -o ps_by_pkg_config
 
 for program in build/by_cmake by_pkg_config c_by_pkg_config build/ps_by_cmake ps_by_pkg_config; do
-  echo "$program: $(timeout 60 ./"$program")"
+  text="$(timeout 60 ./"$program")" || { echo "$program failed: $text"; exit 1; }
+  echo "$program: $text"
 done
 prefix/bin/sumcast --version
 prefix/bin/sumcastd --version
