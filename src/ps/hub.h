@@ -39,6 +39,7 @@
 #include "ps/merge_ledger.h"
 #include "ps/merge_shard.h"
 #include "ps/retainer.h"
+#include "ps/rooms.h"
 #include "ps/roster.h"
 #include "ps/routes.h"
 #include "ps/settings.h"
@@ -78,6 +79,9 @@ class Hub final : private Crew::Ship {
   void remember_customer(int app_id, int customer_id, ::ps::Customer* customer);
   ::ps::Customer* find_customer(int app_id, int customer_id);
   Crew& crew() { return crew_; }
+  /// Where a server's part of an answer may be received (rooms.h).
+  void offer_room(const Rooms::Name& name, const ::ps::SArray<char>& memory);
+  Rooms& rooms() { return rooms_; }
 
   // Messages; hub_send.cc.
   /// 0 if the receiver is gone.
@@ -132,10 +136,12 @@ class Hub final : private Crew::Ship {
   bool read_preface(const LinkPtr& link);
   void watch_writable(const LinkPtr& link);
   bool on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                std::vector<Arrival>& arrivals);
-  bool fetch_loans(const LinkPtr& link, ::ps::Message& message, const std::vector<size_t>& lent);
+                const RoomPtr& room, std::vector<Arrival>& arrivals);
+  RoomPtr room_for(const Link& link, const FrameHeader& header, size_t bytes);
+  bool fetch_loans(const LinkPtr& link, const FrameHeader& header, ::ps::Message& message,
+                   const std::vector<size_t>& lent);
   bool take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                  std::vector<Arrival>& arrivals);
+                  const RoomPtr& room, std::vector<Arrival>& arrivals);
   void write_link(const LinkPtr& link);
   void write_dirty();
   Instant open_customers(Instant now);
@@ -232,8 +238,10 @@ class Hub final : private Crew::Ship {
   std::optional<net::TcpListener> listener_;
   std::optional<Prng> drops_;
   Instant next_beat_{}, last_beat_{};
+  bool notice_wanted_ = false;  ///< All that was to be summed is: a barrier may wait for it.
 
   std::atomic<bool> write_wanted_{false};
+  Rooms rooms_;
 
   std::shared_mutex links_mutex_;                ///< Guards the tables of links and customers.
   std::unordered_map<uint64_t, LinkPtr> links_;  ///< By token.

@@ -86,6 +86,9 @@ LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
     config.rto_max = std::max<Duration>(settings_.resend_timeout, 1s);
     link->enable_resend(config);
   }
+  link->find_room = [this, of = link.get()](const FrameHeader& header, size_t bytes) {
+    return room_for(*of, header, bytes);
+  };
   const std::lock_guard lock(links_mutex_);
   link->token = kFirstLinkToken + next_token_++;
   return link;

@@ -156,6 +156,7 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     if (why.find(" has died: ") != std::string::npos) text = why;  // As the scheduler told it.
     if (left) left_.insert(id);
   }
+  rooms_.withdraw_server(id);
   std::vector<int> unanswered = {id};  // Nodes to which requests fail.
   if (!left) {
     runtime::log_warn(Subsystem::kControl, "ps: {}", text);

@@ -306,6 +306,7 @@ void Hub::on_committed(int aggregator, int server, const RequestId& id,
     settled.clear();
   }
   if (verdict != MergeLedger::Verdict::kDone) return;
+  if (merge_.ledger.size() == 0) notice_wanted_ = true;
   ::ps::Message answer = answer_to(id.app, id.customer, id.timestamp);
   answer.meta.sender = server;
   answer.meta.recver = my_node_.id;
@@ -315,7 +316,9 @@ void Hub::on_committed(int aggregator, int server, const RequestId& id,
 /// A server's answer to this worker. False if parts of its push are still under way.
 bool Hub::is_whole_answer(int server, const ::ps::Message& message) {
   const std::lock_guard lock(merge_.mutex);
-  return merge_.ledger.on_answer(server, id_of(message.meta)) != MergeLedger::Verdict::kPending;
+  const auto verdict = merge_.ledger.on_answer(server, id_of(message.meta));
+  if (verdict == MergeLedger::Verdict::kDone && merge_.ledger.size() == 0) notice_wanted_ = true;
+  return verdict != MergeLedger::Verdict::kPending;
 }
 
 bool Hub::is_merge_settled() {

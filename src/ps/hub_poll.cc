@@ -89,6 +89,10 @@ void Hub::poll(Duration longest, std::vector<Arrival>& arrivals) {
   const size_t count = poller_->wait(events, std::min(longest, next - now));
   for (size_t i = 0; i < count; ++i) on_event(events[i], arrivals);
   flush();
+  if (notice_wanted_) {
+    notice_wanted_ = false;
+    crew_.notify();
+  }
 }
 
 void Hub::on_event(const net::Event& event, std::vector<Arrival>& arrivals) {
@@ -154,9 +158,9 @@ bool Hub::read_preface(const LinkPtr& link) {
 void Hub::read_link(const LinkPtr& link, std::vector<Arrival>& arrivals) {
   if (!link->is_open() && !read_preface(link)) return;
   link->heard_ns.store(net::monotonic_now().ns, std::memory_order_relaxed);
-  const LinkVerdict verdict =
-      link->read(kReadBudget, [&](const FrameHeader& header, FrameBytes frame) {
-        return on_frame(link, header, std::move(frame), arrivals);
+  const LinkVerdict verdict = link->read(
+      kReadBudget, [&](const FrameHeader& header, FrameBytes frame, const RoomPtr& room) {
+        return on_frame(link, header, std::move(frame), room, arrivals);
       });
   if (link->ack_due) {
     link->ack_due = false;
@@ -170,8 +174,16 @@ void Hub::read_link(const LinkPtr& link, std::vector<Arrival>& arrivals) {
   drop_link(link);
 }
 
+/// The leader's: a large frame has begun.
+RoomPtr Hub::room_for(const Link& link, const FrameHeader& header, size_t bytes) {
+  constexpr uint8_t kKind = FrameHeader::kRequest | FrameHeader::kPull;
+  if (header.kind != FrameKind::kData || header.sequence != 0) return nullptr;
+  if ((header.flags & kKind) != FrameHeader::kPull) return nullptr;
+  return rooms_.claim({header.app_id, header.customer_id, header.timestamp, link.node}, bytes);
+}
+
 bool Hub::on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                   std::vector<Arrival>& arrivals) {
+                   const RoomPtr& room, std::vector<Arrival>& arrivals) {
   if (drops_ && link->node.load() >= 0 && drops_->chance(settings_.drop)) return true;
   if (header.kind == FrameKind::kAck) {
     link->on_ack(header.sequence, net::monotonic_now());
@@ -182,17 +194,17 @@ bool Hub::on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes fr
     link->on_return(header.sequence);
     return true;
   }
-  if (header.sequence == 0) return take_frame(link, header, std::move(frame), arrivals);
+  if (header.sequence == 0) return take_frame(link, header, std::move(frame), room, arrivals);
   link->ack_due = true;
   bool ok = true;
   link->received().on_frame(header.sequence, {header, std::move(frame)}, [&](auto ready) {
-    ok = ok && take_frame(link, ready.first, std::move(ready.second), arrivals);
+    ok = ok && take_frame(link, ready.first, std::move(ready.second), nullptr, arrivals);
   });
   return ok;
 }
 
 bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                     std::vector<Arrival>& arrivals) {
+                     const RoomPtr& room, std::vector<Arrival>& arrivals) {
   if (header.kind == FrameKind::kControl) {
     const auto text = read_text(header, frame);
     return text && on_control(link, *text);
@@ -200,12 +212,17 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
   const int node = link->node.load();
   if (node < 0) return false;
   std::vector<size_t> lent;
-  auto message = read_message(header, frame, lent);
+  ::ps::SArray<char> values;
+  if (room != nullptr) values = room->array();
+  auto message = read_message(header, frame, lent, room != nullptr ? &values : nullptr);
   if (!message) {
     runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(node), message.error().what);
     return false;
   }
-  if (!lent.empty() && !fetch_loans(link, *message, lent)) return false;
+  if (!lent.empty() && !fetch_loans(link, header, *message, lent)) return false;
+  if (message->meta.pull && !message->meta.request) {
+    rooms_.release({header.app_id, header.customer_id, header.timestamp, node});
+  }
   if (header.kind != FrameKind::kData) {
     return header.kind >= FrameKind::kPart
                ? take_merge_frame(link, header, std::move(*message), arrivals)
@@ -226,7 +243,7 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
 }
 
 /// Reads the arrays that were lent, and returns them.
-bool Hub::fetch_loans(const LinkPtr& link, ::ps::Message& message,
+bool Hub::fetch_loans(const LinkPtr& link, const FrameHeader& header, ::ps::Message& message,
                       const std::vector<size_t>& lent) {
   if (link->reads == 0) return false;
   for (const size_t i : lent) {
@@ -237,15 +254,25 @@ bool Hub::fetch_loans(const LinkPtr& link, ::ps::Message& message,
       return false;
     }
     const auto bytes = static_cast<size_t>(loan.bytes);
-    const std::shared_ptr<char> block = make_block(bytes);
-    if (const auto read = read_memory(link->reads, loan.address, block.get(), bytes); !read) {
+    RoomPtr room = i == 1 ? room_for(*link, header, bytes) : nullptr;
+    if (room == nullptr) {
+      const std::shared_ptr<char> block = make_block(bytes);
+      ::ps::SArray<char> array(block.get(), bytes);
+      array.ptr() = block;
+      room = std::make_shared<Room>(array);
+    }
+    Result<void> read;
+    room->fill([&](char* to) {
+      read = read_memory(link->reads, loan.address, to, bytes);
+      return static_cast<ptrdiff_t>(read ? bytes : 0);
+    });
+    if (!read) {
       runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(link->node.load()),
                         read.error().what);
       return false;
     }
     message.meta.data_size += loan.bytes - message.data[i].size();
-    message.data[i] = ::ps::SArray<char>(block.get(), bytes);
-    message.data[i].ptr() = block;
+    message.data[i] = room->array();
     link->send_return(loan.id);
   }
   link->dirty.store(true, std::memory_order_release);

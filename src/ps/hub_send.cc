@@ -79,6 +79,7 @@ void Hub::remove_customer(const CorePtr& core) {
     customers_.erase({core->app_id, core->customer_id});
     std::erase_if(closed_, [&](const auto& entry) { return entry.second == core; });
   }
+  rooms_.withdraw(core->app_id, core->customer_id);
   crew_.retire(core);
 }
 
@@ -113,6 +114,12 @@ std::optional<Arrival> Hub::addressed(::ps::Message message) {
   }
   kept.push_back(std::move(message));
   return std::nullopt;
+}
+
+void Hub::offer_room(const Rooms::Name& name, const ::ps::SArray<char>& memory) {
+  constexpr size_t kWorthIt = 64 << 10;  // Smaller answers come in the link's buffer.
+  if (memory.size() < kWorthIt || key_ || settings_.resend) return;
+  rooms_.post(name, memory);
 }
 
 LinkPtr Hub::link_to(int id) {

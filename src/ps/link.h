@@ -25,6 +25,7 @@
 #include "auth/control_seal.h"
 #include "net/tcp.h"
 #include "ps/frame.h"
+#include "ps/large_frame.h"
 #include "ps/resend.h"
 
 namespace sumcast::ps {
@@ -103,9 +104,14 @@ class Link {
   void send_return(uint64_t loan);
 
   // Receiving; the leader.
-  using OnFrame = std::function<bool(const FrameHeader&, FrameBytes)>;
+  /// @param room  null, or what holds the values (the second array), which the bytes then lack.
+  using OnFrame = std::function<bool(const FrameHeader&, FrameBytes, const RoomPtr& room)>;
   /// Reads at most about `budget` bytes. `on_frame` returns false to break the connection.
   LinkVerdict read(size_t budget, const OnFrame& on_frame);
+  /// Whether the values of a large frame that begins so, `bytes` of them, have a room. Null: none
+  /// has. Where frames are sealed it is not asked.
+  using FindRoom = std::function<RoomPtr(const FrameHeader&, size_t bytes)>;
+  FindRoom find_room;
   /// Something has come that read() has not been told of: less of a large frame than it waits for.
   /// From now on it is told of every byte.
   bool has_unread();
@@ -132,7 +138,9 @@ class Link {
   void advance(size_t bytes);
   void set_low_water(size_t bytes);
   LinkVerdict take_frames(const OnFrame& on_frame);
-  LinkVerdict take(const FrameHeader& header, FrameBytes frame, const OnFrame& on_frame);
+  LinkVerdict take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
+                   const OnFrame& on_frame);
+  bool begin_large(const FrameHeader& header, size_t whole);
   LinkVerdict ended(LinkVerdict verdict, std::string text);
 
   net::TcpConnection connection_;
@@ -158,8 +166,7 @@ class Link {
   std::optional<auth::ControlSeal> receive_seal_;
   std::vector<char> buffer_;  ///< [begin_, end_) are bytes of frames that are not whole.
   size_t begin_ = 0, end_ = 0;
-  FrameBytes large_;  ///< A frame that is received in place.
-  size_t large_bytes_ = 0, large_got_ = 0;
+  LargeFrame large_;
   size_t low_water_ = 1;  ///< The kernel tells of so many bytes at once.
   std::string ended_text_;
   ReceiveTable<std::pair<FrameHeader, FrameBytes>> received_;

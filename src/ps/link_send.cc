@@ -17,6 +17,9 @@ namespace {
 constexpr size_t kCopied = 2048;
 constexpr size_t kTailMax = 64 << 10;
 constexpr size_t kPartsMax = 64;
+/// A system call holds the connection as long as it copies: over loopback several of this size let
+/// the receiver follow where one of all that the kernel takes (4 MB) does not.
+constexpr size_t kWrittenMax = 1 << 20;
 
 /// Where copied bytes go: behind the last piece, if that is one of copied bytes with room.
 template <typename Pieces>
@@ -195,10 +198,12 @@ WriteVerdict Link::write() {
 /// The first parts of what is being written.
 size_t Link::prepare(std::vector<iovec>& parts) const {
   parts.clear();
-  size_t skip = written_;
-  for (size_t i = 0; i < writing_.size() && parts.size() < kPartsMax; ++i) {
+  size_t skip = written_, room = kWrittenMax;
+  for (size_t i = 0; i < writing_.size() && parts.size() < kPartsMax && room > 0; ++i) {
     const Piece& piece = writing_[i];
-    parts.push_back({const_cast<char*>(piece.data()) + skip, piece.size() - skip});
+    const size_t bytes = std::min(room, piece.size() - skip);
+    parts.push_back({const_cast<char*>(piece.data()) + skip, bytes});
+    room -= bytes;
     skip = 0;
   }
   return parts.size();

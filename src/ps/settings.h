@@ -38,7 +38,7 @@ struct Settings {
   Duration wait_timeout = 1h;                  ///< SUMCAST_PS_WAIT_TIMEOUT; 0: as long as all live.
   Duration barrier_timeout{0};                 ///< SUMCAST_PS_BARRIER_TIMEOUT; 0 as above.
   bool lend = true;                            ///< SUMCAST_PS_LEND: 0 or 1; see loan.h.
-  Duration spin = 100us;                       ///< SUMCAST_SPIN
+  Duration spin = 400us;                       ///< SUMCAST_SPIN
   ::ps::Partition partition = ::ps::Partition::kRanges;  ///< SUMCAST_PS_PARTITION: ranges, hash.
   bool replicas = false;  ///< SUMCAST_PS_REPLICAS: 0 or 1; the next server repeats what one does.
   bool merge = true;      ///< SUMCAST_PS_MERGE: 0 or 1; sum what was declared mergeable.
