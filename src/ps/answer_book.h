@@ -9,9 +9,8 @@
 // Pure. For one thread at a time.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "ps/internal/message.h"
@@ -50,7 +49,16 @@ class AnswerBook {
   size_t size() const { return entries_.size(); }
 
  private:
-  using Name = std::tuple<int, int, RequestId>;  ///< Worker, server, request.
+  struct Name {
+    int worker = 0, server = 0;
+    RequestId id;
+    friend bool operator==(const Name&, const Name&) = default;
+  };
+  struct NameHash {
+    size_t operator()(const Name& name) const {
+      return RequestIdHash()(name.id) ^ static_cast<size_t>(name.worker * 8191 + name.server);
+    }
+  };
   struct Entry {
     Name name;
     bool asked = false;
@@ -60,8 +68,8 @@ class AnswerBook {
   int open(const Name& name);
   Answer take(int number);
 
-  std::map<int, Entry> entries_;  ///< By our number.
-  std::map<Name, int> numbers_;
+  std::unordered_map<int, Entry> entries_;  ///< By our number.
+  std::unordered_map<Name, int, NameHash> numbers_;
   int next_ = -1;
 };
 

@@ -8,9 +8,9 @@
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
 // Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
-// hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
-// servers that repeat others' requests, hub_merge.cc pushes that are summed on their way,
-// hub_takeover.cc the death of either.
+// hub_read.cc what comes in, hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and
+// death, hub_replica.cc servers that repeat others' requests, hub_merge.cc pushes that are summed
+// on their way, hub_takeover.cc the death of either.
 #pragma once
 
 #include <array>
@@ -151,6 +151,7 @@ class Hub final : private Crew::Ship {
   // hub_send.cc
   std::optional<Arrival> addressed(::ps::Message message);
   void pass_on(const LinkPtr& link, size_t queued);
+  void await_room(const LinkPtr& link);
   LinkPtr link_to(int id);
   CorePtr find_core(int app_id, int customer_id);
   void fail_request(const ::ps::Meta& meta, const std::string& why);

@@ -6,6 +6,7 @@
 #include "net/descriptor.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
+#include "ps/internal/postoffice.h"
 #include "runtime/log.h"
 
 namespace sumcast::ps {
@@ -84,6 +85,8 @@ void Hub::on_arrive(const BarrierArrival& who, int group) {
     const std::lock_guard lock(state_mutex_);
     if (!who.patient) barrier_since_.try_emplace(group, net::monotonic_now());
     all = roster_->arrive(group, who);
+    PS_VLOG(1) << "Barrier of group " << group << ": node " << who.node
+               << (all.empty() ? " waits" : " is the last");
     if (!all.empty()) {
       barrier_since_.erase(group);
       // Who was released may start again before we have ended: it has to wait for the next job.

@@ -8,6 +8,7 @@
 // (answer_book.h).
 #include <cstring>
 
+#include "ps/block_pool.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
 #include "ps/internal/postoffice.h"
@@ -19,9 +20,18 @@ int rank_of(int id) { return ::ps::Postoffice::IDtoRank(id); }
 int server_id(int rank) { return ::ps::Postoffice::ServerRankToID(rank); }
 
 /// Handlers may write into the arrays that they are given, and the log is sent later.
-std::vector<::ps::SArray<char>> copies_of(const std::vector<::ps::SArray<char>>& arrays) {
-  std::vector<::ps::SArray<char>> copies(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) copies[i].CopyFrom(arrays[i]);
+/// @param least  arrays up to this size are left as they are.
+std::vector<::ps::SArray<char>> copies_of(const std::vector<::ps::SArray<char>>& arrays,
+                                          size_t least) {
+  std::vector<::ps::SArray<char>> copies = arrays;
+  for (::ps::SArray<char>& array : copies) {
+    if (array.size() <= least) continue;
+    // Memory of the pool: fresh memory of megabytes costs more than the copy.
+    const std::shared_ptr<char> block = make_block(array.size());
+    std::memcpy(block.get(), array.data(), array.size());
+    array = ::ps::SArray<char>(block.get(), array.size());
+    array.ptr() = block;
+  }
   return copies;
 }
 
@@ -116,12 +126,14 @@ void Hub::before_handling(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (!replica_.gate.has_backup()) return;
   replica_.gate.log(message.meta.app_id);
-  ::ps::Message logged = message;
-  logged.data = copies_of(message.data);
   if (const LinkPtr link = link_to(backup_id())) {
-    send_frame(link, FrameKind::kLog, logged);
+    FrameHeader header = header_of(message);
+    header.kind = FrameKind::kLog;
+    const auto arrays = copies_of(message.data, kCopiedMax);  // The link copies those itself.
+    pass_on(link, link->send(header, arrays, message.meta.data_type, message.meta.body));
   } else {
-    replica_.unsent.push_back(std::move(logged));
+    replica_.unsent.push_back(message);
+    replica_.unsent.back().data = copies_of(message.data, 0);
   }
 }
 

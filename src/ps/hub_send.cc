@@ -144,6 +144,7 @@ void Hub::fail_request(const ::ps::Meta& meta, const std::string& why) {
 int64_t Hub::send(const ::ps::Message& message) {
   const int to = message.meta.recver;
   const auto bytes = static_cast<int64_t>(message.meta.data_size);
+  PS_VLOG(2) << my_node_.id << " sends " << message.DebugString();
   if (to == my_node_.id) {
     ::ps::Message copy = message;
     copy.meta.sender = to;
@@ -184,6 +185,7 @@ int64_t Hub::send(const ::ps::Message& message) {
   FrameHeader header = header_of(message);
   header.sender = my_node_.id;
   pass_on(link, link->send(header, message.data, message.meta.data_type, message.meta.body));
+  if (settings_.water_mark > 0) await_room(link);
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-// Opening and receiving; sending is in link_send.cc.
+// Opening and receiving; sending is in link_send.cc and link_write.cc.
 #include "ps/link.h"
 
 #include <fmt/format.h>

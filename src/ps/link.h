@@ -27,6 +27,7 @@
 #include "ps/frame.h"
 #include "ps/large_frame.h"
 #include "ps/resend.h"
+#include "ps/send_queue.h"
 
 namespace sumcast::ps {
 
@@ -34,11 +35,15 @@ namespace sumcast::ps {
 struct Piece {
   std::vector<char> bytes;
   ::ps::SArray<char> array;  ///< Used if `bytes` is empty.
+  size_t ends = 0;           ///< So many frames end with this piece, or within it.
 
   const char* data() const { return bytes.empty() ? array.data() : bytes.data(); }
   size_t size() const { return bytes.empty() ? array.size() : bytes.size(); }
 };
 using OutFrame = std::vector<Piece>;
+
+/// Arrays up to this size are copied when they are sent: a part of a system call's list costs more.
+inline constexpr size_t kCopiedMax = 2048;
 
 enum class WriteVerdict : uint8_t {
   kDrained = 0,  ///< All is in the kernel's hands, or another thread is seeing to it.
@@ -80,10 +85,16 @@ class Link {
               const std::vector<::ps::DataType>& types, std::string_view body);
   WriteVerdict write();
   bool has_queued() const;
+  /// Frames that are not wholly in the kernel's hands.
+  size_t queued_frames() const;
   bool is_idle() const;  ///< Nothing is queued and nothing unacknowledged.
   /// When write() was last called with something to write.
   Instant last_write() const { return Instant{last_write_ns_.load(std::memory_order_relaxed)}; }
   std::atomic<bool> dirty{false};  ///< Somebody asked the leader to write.
+
+  /// From now on data frames of a higher priority overtake (send_queue.h); before the first frame.
+  /// Without effect where frames are sent again.
+  void enable_priority() { by_priority_ = true; }
 
   // Sending again; see resend.h. Off until enabled, before the first frame.
   void enable_resend(const core::RttEstimator::Config& config);
@@ -132,10 +143,12 @@ class Link {
 
  private:
   void enqueue(const OutFrame& frame);
+  size_t append(const OutFrame& frame);
+  void wait_in_line(int priority, OutFrame frame, size_t bytes);
   void send_short(FrameKind kind, uint64_t sequence);
   void lend(FrameHeader& header, std::vector<::ps::SArray<char>>& arrays, uint32_t lent);
   size_t prepare(std::vector<iovec>& parts) const;
-  void advance(size_t bytes);
+  size_t advance(size_t bytes);
   void set_low_water(size_t bytes);
   LinkVerdict take_frames(const OnFrame& on_frame);
   LinkVerdict take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
@@ -155,7 +168,9 @@ class Link {
   std::deque<Piece> queue_;    ///< Appended to by all.
   std::deque<Piece> writing_;  ///< The writer's.
   size_t written_ = 0;         ///< Bytes of writing_.front() that are gone.
-  size_t queued_bytes_ = 0;
+  size_t queued_bytes_ = 0, queued_frames_ = 0;
+  SendQueue<OutFrame> waiting_;  ///< Before queue_, where priorities count. Not sealed yet.
+  bool by_priority_ = false;
   bool busy_ = false, failed_ = false;
   std::optional<SendTable<OutFrame>> table_;
   uint64_t data_sequence_ = 0;

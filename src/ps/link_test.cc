@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "ps/loan.h"
 
@@ -249,6 +250,45 @@ TEST(Link, ARoomThatIsTakenBackHalfFullIsNotWrittenAnyMore) {
   EXPECT_TRUE(taken_back);
   expect_whole(sent, arrived);
   EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](char c) { return c == 77; }));
+}
+
+/// Sends large frames of priority 0 until the kernel takes no more, then an urgent one; in which
+/// place the urgent one arrives, of how many.
+std::pair<size_t, size_t> overtake(Pair& pair, bool by_priority) {
+  if (by_priority) pair.client->enable_priority();
+  ::ps::Message urgent = message_of(8);
+  urgent.meta.priority = 3;
+  for (int i = 0; i < 64; ++i) send(*pair.client, message_of(1 << 20));
+  EXPECT_EQ(pair.client->write(), WriteVerdict::kPending) << "the kernel took 64 MiB";
+  const size_t queued = pair.client->queued_frames();
+  EXPECT_GT(queued, 2u);
+  EXPECT_LT(queued, 65u);
+  send(*pair.client, urgent);
+  EXPECT_EQ(pair.client->queued_frames(), queued + 1);
+  std::vector<size_t> sizes;
+  for (int i = 0; i < 20000 && sizes.size() < 65; ++i) {
+    EXPECT_NE(pair.client->write(), WriteVerdict::kFailed);
+    pair.server->read(4 << 20, [&](const FrameHeader& header, FrameBytes, const RoomPtr&) {
+      sizes.push_back(header.payload_bytes);
+      return true;
+    });
+  }
+  EXPECT_EQ(pair.client->queued_frames(), 0u);
+  const auto smallest = std::min_element(sizes.begin(), sizes.end());
+  return {static_cast<size_t>(smallest - sizes.begin()), sizes.size()};
+}
+
+TEST(Link, AnUrgentFrameOvertakesThoseThatWaitIfPrioritiesCount) {
+  auth::Key key;
+  for (const auth::Key* const sealed :
+       {static_cast<const auth::Key*>(nullptr), static_cast<const auth::Key*>(&key)}) {
+    Pair plain = open_pair(sealed, sealed);
+    EXPECT_EQ(overtake(plain, false), (std::pair<size_t, size_t>{64, 65}));
+    Pair ordered = open_pair(sealed, sealed);
+    const auto [place, of] = overtake(ordered, true);
+    EXPECT_EQ(of, 65u);
+    EXPECT_LT(place, 62u);
+  }
 }
 
 }  // namespace
