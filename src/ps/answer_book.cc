@@ -41,6 +41,19 @@ AnswerBook::Asked AnswerBook::on_asked(Origin origin, const ::ps::Meta& meta) {
   return asked;
 }
 
+std::optional<int> AnswerBook::number_of(Origin origin, const RequestId& id) const {
+  const auto it = numbers_.find(Name{origin.worker, origin.server, id});
+  if (it == numbers_.end()) return std::nullopt;
+  return it->second;
+}
+
+std::optional<std::pair<AnswerBook::Origin, RequestId>> AnswerBook::whose(int number) const {
+  const auto it = entries_.find(number);
+  if (it == entries_.end()) return std::nullopt;
+  const Name& name = it->second.name;
+  return std::pair(Origin{name.server, name.worker}, name.id);
+}
+
 std::optional<AnswerBook::Answer> AnswerBook::on_response(const ::ps::Message& response) {
   const int number = response.meta.timestamp;
   const auto it = entries_.find(number);

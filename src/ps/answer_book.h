@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ps/internal/message.h"
@@ -39,6 +40,10 @@ class AnswerBook {
   };
   /// A worker asks, its server being dead. Nothing of both if the answer is still to come.
   Asked on_asked(Origin origin, const ::ps::Meta& meta);
+
+  /// Our number of a request that is not settled; and whose it is.
+  std::optional<int> number_of(Origin origin, const RequestId& id) const;
+  std::optional<std::pair<Origin, RequestId>> whose(int number) const;
 
   /// The handler has answered; what to send, if anything.
   std::optional<Answer> on_response(const ::ps::Message& response);

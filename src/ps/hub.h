@@ -10,7 +10,7 @@
 // Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
 // hub_read.cc what comes in, hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and
 // death, hub_replica.cc servers that repeat others' requests, hub_merge.cc pushes that are summed
-// on their way, hub_takeover.cc the death of either.
+// on their way, hub_sums.cc both together, hub_takeover.cc the death of either.
 #pragma once
 
 #include <array>
@@ -179,6 +179,7 @@ class Hub final : private Crew::Ship {
   // hub_replica.cc
   void start_replica();
   int backup_id() const;
+  int backup_of(int server) const;
   void send_unsent_log(int node);
   void send_frame(const LinkPtr& link, FrameKind kind, const ::ps::Message& message);
   /// Nothing if the message is none of those that replicas concern.
@@ -198,6 +199,7 @@ class Hub final : private Crew::Ship {
   std::vector<int> take_over(int server, const std::string& text);
   void on_other_lost(int id);
   void fence(const std::string& why);
+  bool is_covered(int server);
 
   // hub_merge.cc
   uint64_t merging();
@@ -219,8 +221,20 @@ class Hub final : private Crew::Ship {
   void on_committed(int aggregator, int server, const RequestId& id,
                     std::vector<Arrival>& arrivals);
   bool is_whole_answer(int server, const ::ps::Message& message);
+  void finish_push(int server, const RequestId& id, std::vector<Arrival>& arrivals);
   void on_merge_lost(int id);
   bool is_merge_settled();
+
+  // hub_sums.cc
+  HarvestBook& book_of(int server);
+  void ask_for_harvest(Harvest& harvest);
+  void ask_again(int aggregator, ::ps::Message part);
+  bool is_programs(int server, const ::ps::Message& message, std::vector<Arrival>& arrivals);
+  bool is_sound_sum(const ::ps::Message& message);
+  HarvestBook::Verdict record_sum(int server, int worker, const ::ps::Meta& meta);
+  void settle_sum(int server, int worker, const RequestId& id);
+  void answer_sum(int server, const PartName& part);
+  bool take_own_sum(int worker, const ::ps::Meta& meta);
 
   Crew crew_{*this};
   Settings settings_;
@@ -283,6 +297,9 @@ class Hub final : private Crew::Ship {
     std::vector<std::tuple<int, int, ::ps::Message>> early;  ///< Parts from before begin_merge().
     std::map<std::pair<int, int>, std::vector<RequestId>> settled;  ///< By server, aggregator.
     HarvestBook book;                                               ///< A server's.
+    std::map<int, HarvestBook> others;                 ///< A server's: of those whose log it has.
+    std::map<int, std::pair<int, RequestId>> replays;  ///< A worker's: parts it asks for again.
+    int next_replay = 0;
   } merge_;
   uint64_t merging_of_all_ = 0;  ///< The scheduler's: what the first who came had declared.
   bool first_came_ = false;

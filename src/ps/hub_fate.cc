@@ -196,7 +196,12 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     }
     for (int group : broken) break_barrier(group, "");
   }
-  if (merge_.on) on_merge_lost(id);
+  if (merge_.on) {
+    on_merge_lost(id);
+    for (const int node : unanswered) {
+      if (node != id) on_merge_lost(node);
+    }
+  }
   if (is_worker(id) || id == ::ps::kScheduler) on_other_lost(id);
   crew_.notify();
 }

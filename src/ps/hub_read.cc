@@ -118,8 +118,12 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
     return true;
   }
   if (merge_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
-      !message->meta.request && !is_whole_answer(node, *message)) {
+      !message->meta.request && !is_programs(node, *message, arrivals)) {
     return true;
+  }
+  if (replica_.on && merge_.on && settings_.role == ::ps::Node::SERVER && message->meta.request) {
+    if (!is_sound_sum(*message)) return false;
+    if (!take_own_sum(node, message->meta)) return true;
   }
   message->meta.sender = node;  // Whose connection it is, whatever the frame says.
   message->meta.recver = my_node_.id;

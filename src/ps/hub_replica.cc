@@ -52,7 +52,10 @@ void Hub::start_replica() {
   replica_.on.store(settings_.replicas, std::memory_order_release);
 }
 
-int Hub::backup_id() const { return server_id(replica_.routes.backup_of(rank_of(my_node_.id))); }
+int Hub::backup_of(int server) const {
+  return server_id(replica_.routes.backup_of(rank_of(server)));
+}
+int Hub::backup_id() const { return backup_of(my_node_.id); }
 
 /// A connection to a server is there: what its log holds for it leaves.
 void Hub::send_unsent_log(int node) {
@@ -82,9 +85,13 @@ std::optional<int64_t> Hub::send_replicated(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (replica_.fenced) return 0;
   if (meta.timestamp < 0) {
+    if (const auto whose = merge_.on ? replica_.book.whose(meta.timestamp) : std::nullopt) {
+      settle_sum(whose->first.server, whose->first.worker, whose->second);
+    }
     if (const auto answer = replica_.book.on_response(message)) send_answer(*answer);
     return bytes;
   }
+  if (merge_.on) settle_sum(my_node_.id, meta.recver, id_of(meta));
   if (replica_.gate.pass(message)) return std::nullopt;
   return bytes;
 }
@@ -215,6 +222,7 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
   }
   if (settings_.role != ::ps::Node::WORKER || message.meta.request) return false;
   if (!take_answer(named, message)) return true;
+  if (merge_.on && !is_programs(named, message, arrivals)) return true;
   message.meta.sender = named;
   message.meta.recver = my_node_.id;
   if (auto arrival = addressed(std::move(message))) arrivals.push_back(std::move(*arrival));
@@ -226,8 +234,10 @@ bool Hub::take_logged(int server, int worker, ::ps::Message message,
   {
     const std::lock_guard lock(replica_.mutex);
     if (!replica_.routes.is_alive(rank_of(server))) return true;
+    if (!is_sound_sum(message)) return false;
     const auto number = replica_.book.on_logged({server, worker}, message.meta);
     if (!number) return false;
+    (void)record_sum(server, worker, message.meta);  // As the server does, which has decided.
     message.meta.timestamp = *number;
   }
   message.meta.sender = worker;
@@ -264,10 +274,15 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
       replica_.early.push_back(std::move(message));
       return true;
     }
-    if (server_id(replica_.routes.at(rank)) != my_node_.id) return false;
+    if (server_id(replica_.routes.at(rank)) != my_node_.id || !is_sound_sum(message)) return false;
     const auto asked = replica_.book.on_asked({server, message.meta.sender}, message.meta);
     if (asked.answer) send_answer(*asked.answer);
     if (!asked.handle_as) return true;
+    const int worker = message.meta.sender;
+    const auto verdict = record_sum(server, worker, message.meta);
+    if (verdict == HarvestBook::Verdict::kApplied)
+      answer_sum(server, {worker, id_of(message.meta)});
+    if (verdict != HarvestBook::Verdict::kApply) return true;
     message.meta.timestamp = *asked.handle_as;
     message.meta.recver = my_node_.id;
   }

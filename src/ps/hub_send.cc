@@ -151,10 +151,15 @@ int64_t Hub::send(const ::ps::Message& message) {
     if (auto arrival = addressed(std::move(copy))) crew_.deliver(std::move(*arrival));
     return bytes;
   }
+  const bool is_worker = settings_.role == ::ps::Node::WORKER;
+  const bool merges = merge_.on.load(std::memory_order_acquire);
+  if (merges && is_worker) {
+    if (const auto sent = send_merged(message)) return *sent;
+  }
   if (replica_.on.load(std::memory_order_acquire)) {
     if (const auto sent = send_replicated(message)) return *sent;
   }
-  if (merge_.on.load(std::memory_order_acquire)) {
+  if (merges && !is_worker) {
     if (const auto sent = send_merged(message)) return *sent;
   }
   LinkPtr link = link_to(to);

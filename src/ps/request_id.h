@@ -12,6 +12,9 @@
 
 namespace sumcast::ps {
 
+/// Customers of the library's own requests (hub_sums.cc); programs count from 0.
+inline constexpr int kHarvester = INT32_MIN + 1, kReplayer = INT32_MIN + 2;
+
 struct RequestId {
   int32_t app = 0, customer = 0, timestamp = 0;
 
