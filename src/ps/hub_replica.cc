@@ -221,6 +221,7 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
     return take_asked(std::move(message), arrivals);
   }
   if (settings_.role != ::ps::Node::WORKER || message.meta.request) return false;
+  rooms_.release({message.meta.app_id, message.meta.customer_id, message.meta.timestamp, named});
   if (!take_answer(named, message)) return true;
   if (merge_.on && !is_programs(named, message, arrivals)) return true;
   message.meta.sender = named;

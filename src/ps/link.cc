@@ -118,8 +118,8 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     end_ += bytes;
     const bool filled = end_ == buffer_.size();
     if (const auto verdict = take_frames(on_frame); verdict != LinkVerdict::kOpen) return verdict;
-    if (!large_.has_begun() && bytes < space && !filled)
-      return LinkVerdict::kOpen;  // All was taken.
+    const bool all_taken = bytes < space && !filled;
+    if (!large_.has_begun() && all_taken) return LinkVerdict::kOpen;
     if (filled && buffer_.size() < kLargestBuffer) buffer_.resize(2 * buffer_.size());
   }
   return LinkVerdict::kOpen;

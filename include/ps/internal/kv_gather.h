@@ -49,7 +49,7 @@ std::string PartProblem(const KVPairs<Val>& part) {
 /// place than their own, because lengths are not what was expected, are taken out.
 template <typename Val>
 void TakeOutMisplaced(std::vector<KVPairs<Val>>* parts, const Val* to, size_t total) {
-  const std::less<const Val*> before;
+  const std::less<const Val*> before{};
   size_t at = 0;
   for (KVPairs<Val>& part : *parts) {
     const Val* const here = part.vals.data();

@@ -207,7 +207,7 @@ class KVWorker : public SimpleApp {
   void OfferRooms(int ts, const SlicedKVs& sliced, size_t keys, const SArray<Val>& pushed,
                   Vals* vals) {
     if (slicer_ || keys == 0 || vals->empty() || vals->size() % keys != 0) return;
-    const std::less<const Val*> before;
+    const std::less<const Val*> before{};
     Val* const begin = vals->data();
     // What is pushed must stay as it is until all servers have it.
     if (before(begin, pushed.end()) && before(pushed.begin(), begin + vals->size())) return;
