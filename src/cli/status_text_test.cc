@@ -113,6 +113,17 @@ TEST(StatusText, NamesTheRankThatOthersWaitFor) {
                         "are at operation 12, it is at 11"));
 }
 
+TEST(StatusText, ShowsWhatARankSaysThatItIsDoing) {
+  json job = waiting_job();
+  job["ranks"][2]["tag"] = "starting";
+  EXPECT_THAT(text_of(status_of(json::array({job}))), HasSubstr("10.0.0.3) \"starting\": the"));
+  job["ranks"][2]["groups"][0]["tag"] = "in the data loader";
+  const std::string text = text_of(status_of(json::array({job})));
+  EXPECT_THAT(text, HasSubstr("10.0.0.3) \"in the data loader\": the others"));
+  EXPECT_THAT(text, HasSubstr("  in the data loader\n"));  // In the table of ranks.
+  EXPECT_THAT(text, Not(HasSubstr("starting")));
+}
+
 TEST(StatusText, AHeartbeatsLatenessIsNoWait) {
   json job = waiting_job();
   job["groups"][0]["age_ms"] = 400;
