@@ -70,7 +70,7 @@ int sumcast_table_abort(sumcast_table* table, const char* reason);
 typedef struct sumcast_table_counters {
   size_t size;
   uint64_t rounds, hot_pushed, cold_pushed, hot_moved, cold_pulled, hot_keys, hot_changes,
-      rows_held, failovers, checkpoints;
+      rows_held, failovers, checkpoints, returns;
 } sumcast_table_counters;
 int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* counters);
 

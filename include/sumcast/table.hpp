@@ -69,6 +69,7 @@ struct TableCounters {
   uint64_t hot_changes = 0;                  ///< By `track`.
   uint64_t rows_held = 0;                    ///< By this rank's server, now.
   uint64_t failovers = 0, checkpoints = 0;
+  uint64_t returns = 0;  ///< To an aggregator that was lost before.
 };
 
 /// One call at a time; calls from several threads take turns.

@@ -219,7 +219,8 @@ std::map<std::string, uint64_t> Table::counters() const {
           {"cold_pushed", now.cold_pushed}, {"hot_moved", now.hot_moved},
           {"cold_pulled", now.cold_pulled}, {"hot_keys", now.hot_keys},
           {"hot_changes", now.hot_changes}, {"rows_held", now.rows_held},
-          {"failovers", now.failovers},     {"checkpoints", now.checkpoints}};
+          {"failovers", now.failovers},     {"checkpoints", now.checkpoints},
+          {"returns", now.returns}};
 }
 
 void Table::abort(const std::string& reason) {

@@ -29,6 +29,8 @@ json rank_json(int rank, const std::string& state, const json& groups) {
           {"tag", ""},
           {"silent_ms", 120},
           {"alone", ""},
+          {"failovers", 0},
+          {"returns", 0},
           {"waited_for_ms", 4700 + rank},
           {"groups", groups}};
 }

@@ -95,13 +95,16 @@ class TrainShow {
   void tell_losses(const sparse::Seat& seat) const {
     if (seat.reasons().empty()) return;
     if (options_.json) {
-      const nlohmann::ordered_json json = {
-          {"failovers", seat.reasons().size()}, {"reasons", seat.reasons()}, {"now", seat.place()}};
+      const nlohmann::ordered_json json = {{"failovers", seat.failovers()},
+                                           {"returns", seat.returns()},
+                                           {"reasons", seat.reasons()},
+                                           {"now", seat.place()}};
       fmt::print("{}\n", json.dump());
       return;
     }
     for (const std::string& reason : seat.reasons()) fmt::print("lost on the way: {}\n", reason);
-    fmt::print("sums were made by {} in the end\n", seat.place());
+    const std::string back = seat.returns() == 0 ? "" : fmt::format("; {} returns", seat.returns());
+    fmt::print("sums were made by {} in the end{}\n", seat.place(), back);
   }
 
   const TrainOptions& options_;

@@ -192,7 +192,7 @@ int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* coun
         counters,
         sumcast_table_counters{0, from.rounds, from.hot_pushed, from.cold_pushed, from.hot_moved,
                                from.cold_pulled, from.hot_keys, from.hot_changes, from.rows_held,
-                               from.failovers, from.checkpoints});
+                               from.failovers, from.checkpoints, from.returns});
     return {};
   });
 }

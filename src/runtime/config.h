@@ -59,6 +59,9 @@ struct Settings {
   Duration spin = 100us;
   /// Results of a daemon to all workers of its link at once, where that is found to work.
   bool multicast = true;
+  /// Away from an aggregator that was lost, how long before looking whether it is back; longer each
+  /// time that it does not stay. 0s: never. Shorter than a restart takes would only look in vain.
+  Duration return_after = 1s;
   /// Slots per shard that a job asks for, datagrams: 128 of 1,500 bytes are 187 KiB in flight,
   /// which fits Linux' default socket buffer of 212,992 bytes.
   uint32_t slots = 128;

@@ -131,6 +131,10 @@ constexpr ConfigKey kKeys[] = {
      "A daemon sends each result once, to all workers on its link that hear its multicast group; "
      "others, and all where the network does not carry it, get their own. Of the daemon, or of "
      "one worker."},
+    {"return_after", "SUMCAST_RETURN_AFTER", &Settings::return_after, "",
+     "A job that goes on without an aggregator that was lost (sparse training) looks after so long "
+     "whether it is back, and goes back to it; twice as long after each time that it is lost again "
+     "soon, up to 5m. 0s: never. Of rank 0."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,
