@@ -84,16 +84,20 @@ class TrainEndToEnd : public testing::Test {
   /// One process a rank, as a launcher starts them.
   std::vector<lab::Process> start(const std::string& checkpoint, uint16_t port,
                                   const std::string& aggregator,
-                                  const std::vector<std::string>& more = {}) const {
+                                  const std::vector<std::string>& more = {},
+                                  const std::string& setting = "SUMCAST_RETURN_AFTER=0s") const {
     std::vector<std::string> line = command(checkpoint);
     line.insert(line.end(), more.begin(), more.end());
     std::vector<lab::Process> members;
     for (int rank = 0; rank < kWorkers + kServers; ++rank) {
       lab::SpawnOptions options;
-      options.env = {
-          "RANK=" + std::to_string(rank),    "WORLD_SIZE=" + std::to_string(kWorkers + kServers),
-          "MASTER_ADDR=127.0.0.1",           "MASTER_PORT=" + std::to_string(port),
-          "SUMCAST_KEY_FILE=" + path("key"), "SUMCAST_AGGREGATOR=" + aggregator};
+      options.env = {"RANK=" + std::to_string(rank),
+                     "WORLD_SIZE=" + std::to_string(kWorkers + kServers),
+                     "MASTER_ADDR=127.0.0.1",
+                     "MASTER_PORT=" + std::to_string(port),
+                     "SUMCAST_KEY_FILE=" + path("key"),
+                     "SUMCAST_AGGREGATOR=" + aggregator,
+                     setting};
       if (!aggregator.empty()) options.env.push_back("SUMCAST_ALGORITHM=in-network");
       options.output = lab::Redirect::file(path("out-" + std::to_string(rank)));
       options.errors = lab::Redirect::file(path("errors-" + std::to_string(rank)));
@@ -116,19 +120,29 @@ class TrainEndToEnd : public testing::Test {
 
   struct Daemon {
     lab::Process process;
-    std::string address;
+    std::string address, http;
   };
-  Daemon start_daemon() const {
+  Daemon start_daemon(const std::string& listen = "127.0.0.1:0") const {
     lab::SpawnOptions options;
     options.output = lab::Redirect::pipe();
-    Daemon daemon{lab::spawn_process({program("sumcastd"), "--json-ready", "--listen",
-                                      "127.0.0.1:0", "--http", "", "--key-file", path("key")},
+    Daemon daemon{lab::spawn_process({program("sumcastd"), "--json-ready", "--listen", listen,
+                                      "--http", "127.0.0.1:0", "--key-file", path("key")},
                                      options)
                       .value(),
-                  ""};
-    const auto ready = daemon.process.read_line(20s);
-    daemon.address = nlohmann::json::parse(ready.value()).at("listen").get<std::string>();
+                  "", ""};
+    const auto ready = nlohmann::json::parse(daemon.process.read_line(20s).value());
+    daemon.address = ready.at("listen").get<std::string>();
+    daemon.http = ready.at("http").get<std::string>();
     return daemon;
+  }
+  /// What `sumcast status` prints about a daemon.
+  std::string status(const Daemon& daemon) const {
+    lab::SpawnOptions options;
+    options.output = lab::Redirect::file(path("status"));
+    lab::Process asking =
+        lab::spawn_process({program("sumcast"), "status", daemon.http}, options).value();
+    EXPECT_TRUE(asking.wait(20s)->ok());
+    return contents(path("status"));
   }
 
   /// Checkpoints that stand so far.
@@ -213,6 +227,25 @@ TEST_F(TrainEndToEnd, AKilledAggregatorIsToldOfAndChangesNoBit) {
   EXPECT_THAT(contents(path("out-0")), HasSubstr(R"("failovers":1)"));
   EXPECT_THAT(contents(path("out-0")), HasSubstr("is gone"));
   EXPECT_THAT(contents(path("errors-1")), HasSubstr("going on with the ranks themselves"));
+}
+
+TEST_F(TrainEndToEnd, AnAggregatorThatIsStartedAgainIsUsedAgainAndChangesNoBit) {
+  const Model expected = undisturbed();
+  Daemon daemon = start_daemon();
+  auto members = start("returned", free_port(), daemon.address, {}, "SUMCAST_RETURN_AFTER=10ms");
+  wait_for_checkpoint("returned", 2);
+  ::kill(daemon.process.pid(), SIGKILL);
+  (void)daemon.process.wait(10s);
+  daemon = start_daemon(daemon.address);
+  std::string shown;
+  for (int i = 0; i < 500 && shown.find("came back") == std::string::npos; ++i) {
+    shown = status(daemon);
+  }
+  EXPECT_THAT(shown, HasSubstr("its aggregators were lost 1 time; it came back 1 time"));
+  expect_success(members);
+  EXPECT_TRUE(model("returned") == expected);
+  EXPECT_THAT(contents(path("out-0")), HasSubstr(R"("failovers":1,"returns":1)"));
+  EXPECT_THAT(contents(path("errors-1")), HasSubstr("back with sumcastd at " + daemon.address));
 }
 
 TEST_F(TrainEndToEnd, AMemberThatDiesEndsAllOthersWhateverStandbysTheyHave) {

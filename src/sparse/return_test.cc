@@ -73,6 +73,22 @@ TEST(Return, TrainingGoesBackEachTimeAndNoBitChanges) {
   EXPECT_EQ(outcome.returns, 3 * 5u);
 }
 
+/// Dies at any moment of a life, or near that at which all members are ready to go back.
+void live_and_die(std::optional<Daemon>& daemon, const std::atomic<Seat*>& seat, Prng& moments) {
+  const std::string address = daemon->address();
+  for (int life = 0; life < 5; ++life) {
+    const bool is_near = life != 0 && moments.below(3) != 0;
+    for (int i = 0; is_near && i < 2000 && !seat.load()->is_return_ready(); ++i) {
+      std::this_thread::sleep_for(1ms);
+    }
+    const uint64_t us = moments.below(is_near ? 30'000 : 200'000);
+    std::this_thread::sleep_for(std::chrono::microseconds(us));
+    daemon->kill();
+    std::this_thread::sleep_for(20ms);
+    daemon.emplace(address);
+  }
+}
+
 /// SUMCAST_KILLS=n: as many moments instead of a few. A daemon that has come back dies again while
 /// members join it, when all have, or when some have gone over; then it is started anew.
 TEST(Return, ADaemonThatDiesAgainAtAnyMomentChangesNoBit) {
@@ -87,27 +103,18 @@ TEST(Return, ADaemonThatDiesAgainAtAnyMomentChangesNoBit) {
     std::atomic<Seat*> seat{nullptr};
     std::optional<Daemon> daemon(std::in_place);
     const std::string address = daemon->address();
-    std::atomic<bool> ends{false};
-    std::vector<std::chrono::microseconds> lives;
-    for (int life = 0; life < 4; ++life) lives.emplace_back(random.below(400'000));
-    std::thread fate([&] {
-      for (const auto life : lives) {
-        std::this_thread::sleep_for(life);
-        daemon->kill();
-        std::this_thread::sleep_for(20ms);
-        daemon.emplace(address);
-      }
-      ends.store(true);
+    std::promise<void> begun;
+    std::thread fate([&, moments = Prng(random.next_u64())]() mutable {
+      begun.get_future().wait();
+      live_and_die(daemon, seat, moments);
     });
-    const Outcome outcome = train_with(options, coming_back_to(address, seat), kManyRounds,
-                                       [&](uint32_t rank, uint32_t round) {
-                                         // As long as the daemon is killed, rounds go on.
-                                         if (rank == 0)
-                                           std::this_thread::sleep_for(ends ? 0ms : 25ms);
-                                         if (rank == 0 && round == kManyRounds - 10 && !ends)
-                                           fate.join();
-                                       });
-    if (fate.joinable()) fate.join();
+    const auto on_round = [&](uint32_t rank, uint32_t round) {
+      if (rank == 0 && round == 1) begun.set_value();
+      if (rank == round % 3 && round < kManyRounds - 10) std::this_thread::sleep_for(12ms);
+      if (rank == 0 && round == kManyRounds - 10) fate.join();  // It was a job under way.
+    };
+    const Outcome outcome =
+        train_with(options, coming_back_to(address, seat), kManyRounds, on_round);
     expect_equal_bits(outcome.final, reference(options, kManyRounds));
     failovers += outcome.failovers;
     returns += outcome.returns;
