@@ -91,9 +91,10 @@ static_assert(std::is_trivially_copyable_v<Ack> && sizeof(Ack) == 8);
 /// Which part of a checkpoint a server is to write (manifest.h).
 struct SaveOrder {
   uint32_t number = 0;
-  uint32_t base = 0;  ///< Rows that moved since that checkpoint; 0: all that ever moved.
+  uint32_t base = 0;      ///< Rows that moved since that checkpoint; 0: all that ever moved.
+  uint32_t standing = 0;  ///< The directory's checkpoint at this moment; 0: none.
 };
-static_assert(std::is_trivially_copyable_v<SaveOrder> && sizeof(SaveOrder) == 8);
+static_assert(std::is_trivially_copyable_v<SaveOrder> && sizeof(SaveOrder) == 12);
 
 /// What a server wrote. Its file has the name that its number and server give it.
 struct SaveReceipt {

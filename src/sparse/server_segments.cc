@@ -69,7 +69,7 @@ Result<void> Server::step(uint32_t round, uint32_t segment) {
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     if (auto in = take_in(paper(worker, round), segment); !in) return in;
   }
-  rows.apply(step);
+  if (auto applied = rows.apply(step); !applied) return applied;
   if (on_commit_) on_commit_(segment, step);
   return {};
 }

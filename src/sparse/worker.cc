@@ -24,6 +24,7 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, Group group
       clock_(options.staleness),
       flush_plans_(options.servers),
       flush_bodies_(size_t{options.servers} * options.segments),
+      steps_before_(options.restore ? options.restore->steps : 0),
       last_number_(options.restore ? options.restore->number : 0),
       manifest_(options.restore),
       group_(std::move(group)) {

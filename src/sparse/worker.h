@@ -265,6 +265,7 @@ class Worker {
   bool flush_carried_ = false;  // By a flight.
   std::vector<Plan> flush_plans_;
   std::vector<std::vector<uint64_t>> flush_bodies_;
+  uint64_t steps_before_ = 0;         // Of the jobs whose checkpoint this one took up.
   uint32_t last_number_ = 0;          // Of a checkpoint that was ordered.
   std::optional<Manifest> manifest_;  // Worker 0: of the last checkpoint that stands.
   WorkerCounters counters_;

@@ -81,7 +81,9 @@ void Worker::apply(Flight& flight) {
   if (flight.step == 0) return;
   counters_.hot_pushed += flight.pushed.hot_slots.size();
   for (const Part& part : flight.pushed.parts) counters_.cold_pushed += part.keys.size();
-  if (flight.slots != 0) counters_.hot_moved += hot_->apply(flight.hot_sums);
+  if (flight.slots != 0) {
+    counters_.hot_moved += hot_->apply(flight.hot_sums, steps_before_ + flight.step);
+  }
   if (flight.dense.empty()) return;
   if (take_dense_) {
     take_dense_(flight.dense_sum);
