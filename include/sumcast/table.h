@@ -38,6 +38,8 @@ typedef struct sumcast_table_options {
   int32_t resume;                   /* not 0: go on from the directory's checkpoint, if any */
   const char* checkpoint_directory; /* NULL: none */
   uint32_t hot_max, track;
+  uint32_t admit_after, evict_after;
+  uint64_t max_rows;
 } sumcast_table_options;
 
 /* Writes what TableOptions has, but for `size`. */

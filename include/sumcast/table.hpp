@@ -57,6 +57,14 @@ struct TableOptions {
   /// many at most, and all take them up. Only with an aggregator, or links, that make it pay.
   uint32_t hot_max = 0;
   uint32_t track = 100;
+  /// The first so many updates of a key (pushes by any number of ranks in one round) are counted
+  /// and dropped: then it gets a row. Until then it reads as a new row (P24).
+  uint32_t admit_after = 0;
+  /// A key without update for so many pushes is as new, its row free; 0: never.
+  uint32_t evict_after = 0;
+  /// Rows of all ranks together, each segment its share; 0: no limit. Where it is full the row
+  /// updated longest ago makes room if rows may go (evict_after), or kUnavailable ends the table.
+  uint64_t max_rows = 0;
 };
 
 /// Totals of this rank since open(); rows, not bytes.

@@ -75,6 +75,9 @@ TableSettings::TableSettings(const py::dict& from) {
   take("resume", options.resume);
   take("hot_max", options.hot_max);
   take("track", options.track);
+  take("admit_after", options.admit_after);
+  take("evict_after", options.evict_after);
+  take("max_rows", options.max_rows);
 }
 
 Table::Table(std::string name, const std::optional<Meeting>& meeting, uint32_t rank, uint32_t world,

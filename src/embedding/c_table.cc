@@ -56,6 +56,9 @@ Result<sumcast::TableOptions> convert(const sumcast_table_options* given) {
   if (from->checkpoint_directory != nullptr) to.checkpoint_directory = from->checkpoint_directory;
   to.hot_max = from->hot_max;
   to.track = from->track;
+  to.admit_after = from->admit_after;
+  to.evict_after = from->evict_after;
+  to.max_rows = from->max_rows;
   return to;
 }
 
@@ -79,6 +82,9 @@ sumcast_table_options defaults() {
   to.segments = from.segments;
   to.hot_max = from.hot_max;
   to.track = from.track;
+  to.admit_after = from.admit_after;
+  to.evict_after = from.evict_after;
+  to.max_rows = from.max_rows;
   return to;
 }
 

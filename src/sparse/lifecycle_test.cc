@@ -215,6 +215,20 @@ Rows expected_rows(const Options& options, uint32_t rounds) {
   return reference.rows();
 }
 
+constexpr size_t kAllHot = 400;
+
+/// So many of those that everybody likes, or all there are.
+std::vector<uint64_t> hot_set(size_t count) {
+  if (count < kAllHot) return hot_keys(count);
+  std::set<uint64_t> keys;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      for (const uint64_t key : batch(rank, round)) keys.insert(key);
+    }
+  }
+  return {keys.begin(), keys.end()};
+}
+
 /// Rounds `from` to `to`; hot sets change on the way.
 void train(Worker& worker, uint32_t rank, const Options& options, uint32_t from, uint32_t to,
            size_t hot, Rows* final) {
@@ -222,7 +236,7 @@ void train(Worker& worker, uint32_t rank, const Options& options, uint32_t from,
     EXPECT_TRUE(done.has_value()) << done.error().what;
     return done.has_value();
   };
-  ASSERT_TRUE(good(worker.set_hot(hot_keys(hot))));
+  ASSERT_TRUE(good(worker.set_hot(hot_set(hot))));
   std::vector<uint64_t> keys = batch(rank, from);
   ASSERT_TRUE(good(worker.pull(keys)));
   for (uint32_t round = from; round < to; ++round) {
@@ -233,7 +247,7 @@ void train(Worker& worker, uint32_t rank, const Options& options, uint32_t from,
       ASSERT_TRUE(good(worker.save(round % 4 == 0, std::to_string(round + 1))));
     }
     if (hot != 0 && round % 5 == 2) {
-      ASSERT_TRUE(good(worker.set_hot(hot_keys(hot + round))));
+      ASSERT_TRUE(good(worker.set_hot(hot_set(hot + round))));
       ASSERT_TRUE(good(worker.pull(keys)));
     }
   }
@@ -264,7 +278,7 @@ TEST_P(Lives, AllColdMixedAndAllHotGiveTheBitsOfTheRule) {
     Options options = small(3, 2, kind);
     options.shape.life = GetParam();
     const Rows expected = expected_rows(options, kRounds);
-    for (const size_t hot : {0, 20, 400}) {
+    for (const size_t hot : {size_t{0}, size_t{20}, kAllHot}) {
       SCOPED_TRACE(hot);
       expect_equal_bits(run(options, 0, kRounds, hot), expected);
     }
@@ -295,9 +309,9 @@ INSTANTIATE_TEST_SUITE_P(All, Lives,
                          ::testing::Values(table::Lifecycle{.admit_after = 2},
                                            table::Lifecycle{.evict_after = 2},
                                            table::Lifecycle{.admit_after = 1, .evict_after = 3}),
-                         [](const auto& info) {
-                           return "Admit" + std::to_string(info.param.admit_after) + "Evict" +
-                                  std::to_string(info.param.evict_after);
+                         [](const auto& one) {
+                           return "Admit" + std::to_string(one.param.admit_after) + "Evict" +
+                                  std::to_string(one.param.evict_after);
                          });
 
 TEST(Lifecycle, WithBatchesAheadTheBitsAreThoseOfServersAlone) {
@@ -305,10 +319,10 @@ TEST(Lifecycle, WithBatchesAheadTheBitsAreThoseOfServersAlone) {
   options.shape.life = {.admit_after = 1, .evict_after = 3};
   options.staleness = 2;
   std::vector<Rows> finals;
-  for (const size_t hot : {0, 25, 400}) {
+  for (const size_t hot : {size_t{0}, size_t{25}, kAllHot}) {
     Rows& final = finals.emplace_back();
     const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
-      ASSERT_TRUE(worker.set_hot(hot_keys(hot)));
+      ASSERT_TRUE(worker.set_hot(hot_set(hot)));
       ASSERT_TRUE(worker.pull(batch(rank, 0)));
       for (uint32_t i = 1; i <= 2; ++i) ASSERT_TRUE(worker.announce(batch(rank, i)));
       for (uint32_t round = 0; round < kRounds; ++round) {

@@ -102,7 +102,7 @@ void Segment::forget_before(uint32_t standing) {
   if (living_) living_->forget_before(standing);
 }
 
-void Segment::begin_restore(uint32_t steps) {
+void Segment::begin_restore(uint64_t steps) {
   steps_before_ = steps;
   is_restoring_ = true;
 }

@@ -61,7 +61,7 @@ class Segment {
   /// Rows of a checkpoint are written until end_restore(), the last of a key counts.
   ///
   /// @param steps  of the jobs before: rows count on from there.
-  void begin_restore(uint32_t steps);
+  void begin_restore(uint64_t steps);
   /// kUnavailable: they are too many.
   Result<void> end_restore();
   /// Reads the rows of set_pulled(): f32[keys][width].
@@ -111,7 +111,7 @@ class Segment {
   size_t gradient_bytes_;  // Of one row on the wire.
   table::RowTable table_;
   std::optional<LivingRows> living_;  // Where rows come and go.
-  uint32_t steps_before_ = 0;
+  uint64_t steps_before_ = 0;
   bool is_restoring_ = false;
   std::vector<Named> pulled_;               // By worker.
   std::vector<std::deque<Named>> waiting_;  // By worker: kept, oldest first.

@@ -51,7 +51,8 @@ void TableShape::make_record(uint64_t key, float* record) const {
 
 History TableShape::history(const float* record) const {
   History history;
-  std::memcpy(&history, record + width + optimizer.state_lanes(width), sizeof history);
+  std::memcpy(static_cast<void*>(&history), record + width + optimizer.state_lanes(width),
+              sizeof history);
   return history;
 }
 
