@@ -57,6 +57,8 @@ int sumcast_table_pull(sumcast_table* table, const uint64_t* keys, size_t count,
 /* gradients: f32[count][width], of the `count` keys that are current; `next` may be none. */
 int sumcast_table_push(sumcast_table* table, const float* gradients, size_t count,
                        const uint64_t* next, size_t next_count, float* next_rows);
+/* The optimizer's rate from the next push on, equal on all ranks. */
+int sumcast_table_set_rate(sumcast_table* table, float rate);
 int sumcast_table_peek(sumcast_table* table, const uint64_t* keys, size_t count, float* rows);
 int sumcast_table_set_hot(sumcast_table* table, const uint64_t* keys, size_t count);
 /* `state`: what rank 0 wants back with the rows, any bytes. */

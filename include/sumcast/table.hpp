@@ -106,6 +106,9 @@ class Table {
   /// @param next       as keys of pull().  @param rows  f32[next][width]; null if next is empty.
   Result<void> push(std::span<const float> gradients, std::span<const uint64_t> next = {},
                     float* rows = nullptr);
+  /// The optimizer's rate from the next push on: a schedule. Equal on all ranks, or that ends the
+  /// table. kInvalidArgument: below 0, or 0 with FTRL.
+  Result<void> set_rate(float rate);
   /// Reads rows and makes none: a key that was never pulled reads as its new row. The current keys
   /// stay what they are.
   Result<void> peek(std::span<const uint64_t> keys, float* rows);

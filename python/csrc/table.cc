@@ -181,6 +181,10 @@ void Table::peek(const at::Tensor& keys, const at::Tensor& rows) {
   });
 }
 
+void Table::set_rate(float rate) {
+  run([&](sumcast_table* table) { return sumcast_table_set_rate(table, rate); });
+}
+
 void Table::set_hot(const at::Tensor& keys) {
   const uint64_t* const from = keys_of(keys);
   run([&](sumcast_table* table) {
@@ -309,6 +313,7 @@ void define_tables(py::module_& module) {
       .def("push", &Table::push)
       .def("peek", &Table::peek)
       .def("set_hot", &Table::set_hot)
+      .def("set_rate", &Table::set_rate)
       .def("save", &Table::save)
       .def("restored", &Table::restored)
       .def("counters", &Table::counters)

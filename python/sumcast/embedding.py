@@ -187,6 +187,21 @@ class EmbeddingBag(torch.nn.Module):
         self._table.pull(_keys.no_keys(), torch.empty(0, self.dim))
         self._current, self._fetched, self._announced = _keys.no_keys(), None, None
 
+    @property
+    def lr(self):
+        """The optimiser's rate from the next step() on; setting it is a schedule. All ranks alike."""
+        return self._settings["rate"]
+
+    @lr.setter
+    def lr(self, value):
+        self._table.set_rate(value)
+        self._settings["rate"] = float(value)
+
+    def as_optimizer(self):
+        """A torch.optim.Optimizer whose step() is this table's step(), at the "lr" of its only
+        parameter group: for torch.optim.lr_scheduler, and for loops over optimizers."""
+        return _RowOptimizer(self)
+
     def attach(self, optimizer):
         """Has every optimizer.step() end with this table's step(). Returns a handle to undo it."""
         return optimizer.register_step_post_hook(lambda *unused: self.step())
@@ -317,6 +332,26 @@ class EmbeddingBag(torch.nn.Module):
                 gradients.index_add_(0, _keys.places_in(self._current, keys),
                                      leaf.grad[:len(keys)].to("cpu"))
         return gradients
+
+
+class _RowOptimizer(torch.optim.Optimizer):
+    """Rows are no parameters: the group has one of no elements, for torch wants one."""
+
+    def __init__(self, table):
+        super().__init__([torch.zeros(0)], {"lr": table.lr})
+        self._table = table
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        rate = float(self.param_groups[0]["lr"])
+        if rate != self._table.lr:
+            self._table.lr = rate
+        self._table.step()
+        return loss
 
 
 def _decode(state):

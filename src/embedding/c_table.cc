@@ -189,6 +189,13 @@ int sumcast_table_abort(sumcast_table* table, const char* reason) {
   });
 }
 
+int sumcast_table_set_rate(sumcast_table* table, float rate) {
+  return guarded([&]() -> Result<void> {
+    if (auto r = require(table, "table"); !r) return r;
+    return table->value->set_rate(rate);
+  });
+}
+
 int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* counters) {
   return guarded([&]() -> Result<void> {
     if (auto r = require(table, "table"); !r) return r;

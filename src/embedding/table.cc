@@ -245,6 +245,11 @@ Result<void> Table::push(std::span<const float> gradients, std::span<const uint6
   return {};
 }
 
+Result<void> Table::set_rate(float rate) {
+  const Impl::Turn turn(*impl_);
+  return impl_->worker->set_rate(rate);
+}
+
 Result<void> Table::peek(std::span<const uint64_t> keys, float* rows) {
   const Impl::Turn turn(*impl_);
   if (auto fine = check_keys(keys, rows); !fine) return fine;

@@ -41,6 +41,7 @@ struct Flight {
   uint64_t step = 0;
   uint32_t flags = 0;   ///< Of PlanFlag, but kNamed.
   uint32_t marks = 0;   ///< Of the plans; as it was posted last.
+  float rate = 0;       ///< Of the optimizer in its step.
   uint64_t number = 0;  ///< Among all flights of the job.
   uint32_t round = 0;   ///< In this context.
   bool has_pushed = false;

@@ -76,10 +76,12 @@ struct Plan {
   uint64_t step = 0;   ///< kStep: from 1; 0: this round pushes nothing.
   uint32_t flags = 0;  ///< Of PlanFlag.
   uint32_t marks = 0;
+  float rate = 0;  ///< Of the optimizer in this step; equal on all workers.
+  uint32_t reserved = 0;
   std::array<SegmentPlan, kSegmentsMax> segments{};
 };
-static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 24 + 8 * kSegmentsMax);
-constexpr uint64_t plan_bytes(uint32_t segments) { return 24 + uint64_t{8} * segments; }
+static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 32 + 8 * kSegmentsMax);
+constexpr uint64_t plan_bytes(uint32_t segments) { return 32 + uint64_t{8} * segments; }
 
 /// All segments of the server have committed the round.
 struct Ack {

@@ -51,7 +51,8 @@ void HotRows::begin() {
   }
 }
 
-size_t HotRows::apply(const Sums& sums, uint64_t now) {
+size_t HotRows::apply(const Sums& sums, uint64_t now, float rate) {
+  table_.set_rate(rate);
   const size_t width = table_.shape().width;
   const bool lives = table_.shape().life.is_on();
   const auto step = static_cast<uint32_t>(std::min<uint64_t>(now, UINT32_MAX - 1));

@@ -56,7 +56,7 @@ class HotRows {
   /// Moves every row whose sum is present, by step `now` of the job and those before it. @return
   /// rows moved. Where rows come and go (P24) keys that are not admitted are counted alone, and
   /// those that go with this step are as new.
-  size_t apply(const Sums& sums, uint64_t now);
+  size_t apply(const Sums& sums, uint64_t now, float rate);
 
   /// Slots moved since the last flush that ended, of `worker`'s share (slot mod workers),
   /// ascending. They stay due until end_flush().

@@ -343,6 +343,53 @@ TEST(Lifecycle, WithBatchesAheadTheBitsAreThoseOfServersAlone) {
   expect_equal_bits(finals[2], finals[0]);
 }
 
+/// Rows that stay become rows that go, all of them updated just now; and the other way those that
+/// are no rows yet are left behind.
+TEST(Lifecycle, ACheckpointIsTakenUpByAJobWithAnotherRule) {
+  namespace fs = std::filesystem;
+  Options options = small(2, 1, table::OptimizerKind::kAdagrad);
+  options.checkpoint_directory = testing::TempDir() + "rules_" + std::to_string(::getpid());
+  fs::remove_all(options.checkpoint_directory);
+  fs::create_directories(options.checkpoint_directory);
+  const Rows before = [&] {
+    Options undisturbed = options;
+    undisturbed.checkpoint_directory.clear();
+    return run(undisturbed, 0, 6, 0);
+  }();
+  (void)run(options, 0, 6, 10);
+  std::vector<uint64_t> keys;
+  for (const auto& [key, row] : before) keys.push_back(key);
+  const auto read_and_save = [&](table::Lifecycle life, uint32_t idle_steps) {
+    options.shape.life = life;
+    options.restore = read_manifest(options.checkpoint_directory).value();
+    Rows rows;
+    const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
+      std::vector<float> all(keys.size() * 6);
+      ASSERT_TRUE(worker.peek(keys, all.data()));
+      for (size_t i = 0; rank == 0 && i < keys.size(); ++i) {
+        rows[keys[i]].assign(all.data() + 6 * i, all.data() + 6 * i + 6);
+      }
+      ASSERT_TRUE(worker.pull({}));
+      for (uint32_t step = 0; step < idle_steps; ++step) ASSERT_TRUE(worker.push_pull(nullptr, {}));
+      ASSERT_TRUE(worker.save(false, "state"));
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+    return rows;
+  };
+  expect_equal_bits(read_and_save({.admit_after = 2, .evict_after = 5}, 3), before);
+  EXPECT_EQ(read_manifest(options.checkpoint_directory).value()->parts.size(), 1u)
+      << "parts before it have other records";
+  expect_equal_bits(read_and_save({.admit_after = 1, .evict_after = 5}, 2), before);
+  // Five steps without an update have passed.
+  const Rows after = read_and_save({}, 0);
+  for (const auto& [key, row] : after) {
+    std::vector<float> fresh(options.shape.record_lanes());
+    options.shape.make_record(key, fresh.data());
+    ASSERT_EQ(std::memcmp(row.data(), fresh.data(), 6 * sizeof(float)), 0) << key;
+  }
+  fs::remove_all(options.checkpoint_directory);
+}
+
 TEST(Lifecycle, AFullJobKeepsToItsRowsWhereTheyMayGoAndEndsWithOneLineWhereNot) {
   Options options = small(2, 1, table::OptimizerKind::kSgd);
   options.segments = 2;

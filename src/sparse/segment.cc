@@ -112,12 +112,14 @@ Result<void> Segment::end_restore() {
   return living_ ? living_->trim() : Result<void>();
 }
 
-Result<void> Segment::apply(uint64_t step) {
+Result<void> Segment::apply(uint64_t step, float rate) {
+  table_.set_rate(rate);
   committed_.assign(workers_, step);
   return commit();
 }
 
-Result<void> Segment::apply_alone(uint32_t worker, uint64_t step) {
+Result<void> Segment::apply_alone(uint32_t worker, uint64_t step, float rate) {
+  table_.set_rate(rate);
   committed_[worker] = step;
   return commit();
 }

@@ -44,9 +44,9 @@ class Segment {
   void forget_round();
   /// Moves every row that somebody pushed in this round, once, and commits the step. kUnavailable:
   /// a key that is admitted now finds no room; nothing has moved.
-  Result<void> apply(uint64_t step);
+  Result<void> apply(uint64_t step, float rate);
   /// The same for the gradients of one worker, whose steps are its own (P21).
-  Result<void> apply_alone(uint32_t worker, uint64_t step);
+  Result<void> apply_alone(uint32_t worker, uint64_t step, float rate);
   /// The last step of this worker that was applied; 0: none yet. Without apply_alone() the same for
   /// all.
   uint64_t committed(uint32_t worker) const { return committed_[worker]; }

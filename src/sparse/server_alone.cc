@@ -36,7 +36,8 @@ Result<void> Server::step_alone(const Paper& paper, uint32_t segment) {
                             paper.worker, step, committed));
   }
   if (auto in = take_in(paper, segment); !in) return in;
-  if (auto applied = rows.apply_alone(paper.worker, step); !applied) return applied;
+  if (auto applied = rows.apply_alone(paper.worker, step, paper.plan.rate); !applied)
+    return applied;
   if (on_commit_) on_commit_(segment, step);
   return {};
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "numeric/codec.h"
+#include "sparse/rate.h"
 #include "sparse/server_desk.h"
 
 namespace sumcast::sparse {
@@ -141,6 +142,9 @@ Result<void> Server::check(const Paper& paper) const {
   const Task task = plan.task;
   if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign && task != Task::kSave) {
     return refuse(fmt::format("no such task: {}", static_cast<uint32_t>(task)));
+  }
+  if (task == Task::kStep && plan.step != 0 && !is_rate(plan.rate, options_.shape.optimizer.kind)) {
+    return refuse(fmt::format("steps at the rate {}", plan.rate));
   }
   const bool may_push =
       task == Task::kAssign || (task == Task::kStep && plan.step != 0 && !paper.has(kDone));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "numeric/codec.h"
+#include "sparse/rate.h"
 #include "sparse/server.h"
 
 namespace sumcast::sparse {
@@ -181,6 +182,18 @@ Result<void> Worker::pull(std::span<const uint64_t> keys) {
   return {};
 }
 
+Result<void> Worker::set_rate(float rate) {
+  if (failed_) return fail(*failed_);
+  if (!is_rate(rate, options_.shape.optimizer.kind)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("sparse: rate {}; it must be above 0 (or 0: nothing moves; not for ftrl)",
+                    rate));
+  }
+  options_.shape.optimizer.rate = rate;
+  return {};
+}
+
 Result<void> Worker::announce(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
   if (!clock_.may_announce()) {
@@ -213,6 +226,7 @@ Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t>
   FlightPtr flight = new_flight(Task::kStep, kKept);
   if (auto sorted = sort_keys(next, flight->pulled); !sorted) return sorted;
   flight->step = clock_.now();
+  flight->rate = options_.shape.optimizer.rate;
   if (has_current_) std::swap(flight->pushed, current_);
   flight->has_pushed = has_current_;
   has_current_ = false;

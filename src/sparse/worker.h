@@ -107,6 +107,9 @@ class Worker {
   void take_dense(std::function<void(std::span<const float>)> taker) {
     take_dense_ = std::move(taker);
   }
+  /// The optimizer's rate from the next push_pull() on; the same on all workers, or that ends the
+  /// job. kInvalidArgument: not above 0.
+  Result<void> set_rate(float rate);
   /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek,
   /// save or set_hot; after save() ask again.
   const float* row(size_t i) const { return rows_[i]; }

@@ -13,6 +13,7 @@ Worker::FlightPtr Worker::new_flight(Task task, uint32_t flags) {
   flight->task = task;
   flight->flags = flags;
   flight->step = 0;
+  flight->rate = 0;
   flight->marks = 0;
   flight->has_pushed = false;
   flight->carries_flush = flight->is_landed = flight->is_applied = false;
@@ -82,7 +83,7 @@ void Worker::apply(Flight& flight) {
   counters_.hot_pushed += flight.pushed.hot_slots.size();
   for (const Part& part : flight.pushed.parts) counters_.cold_pushed += part.keys.size();
   if (flight.slots != 0) {
-    counters_.hot_moved += hot_->apply(flight.hot_sums, steps_before_ + flight.step);
+    counters_.hot_moved += hot_->apply(flight.hot_sums, steps_before_ + flight.step, flight.rate);
   }
   if (flight.dense.empty()) return;
   if (take_dense_) {

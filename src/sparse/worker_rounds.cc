@@ -57,6 +57,7 @@ void Worker::fill_plans(Flight& flight) {
     plan.step = flight.step;
     plan.flags = flight.flags | (is_named(flight) ? kNamed : 0u);
     plan.marks = flight.marks;
+    plan.rate = flight.rate;
     plan.segments[part % options_.segments] = {
         pushes(flight) ? static_cast<uint32_t>(flight.pushed.parts[part].keys.size()) : 0,
         static_cast<uint32_t>(flight.pulled.parts[part].keys.size())};
@@ -189,6 +190,7 @@ Result<void> Worker::echo(const Flight& flight) {
   echoes_.push_back(new_flight(flight.task, flight.task == Task::kStep ? kDone : 0u));
   Flight& again = *echoes_.back();
   again.step = flight.step;
+  again.rate = flight.rate;
   again.order = flight.order;
   again.slots = flight.slots;
   again.hot = flight.hot;

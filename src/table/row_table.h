@@ -86,6 +86,8 @@ class RowTable {
   const float* record(uint32_t row) const {
     return pages_[row / kPageRows].get() + size_t{row % kPageRows} * record_lanes_;
   }
+  /// The optimizer's from now on.
+  void set_rate(float rate) { shape_.optimizer.rate = rate; }
   /// Moves a row by one round's gradient, f32[width].
   void step(uint32_t row, const float* gradient) {
     float* const at = record(row);
