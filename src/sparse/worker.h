@@ -108,7 +108,7 @@ class Worker {
     take_dense_ = std::move(taker);
   }
   /// The optimizer's rate from the next push_pull() on; the same on all workers, or that ends the
-  /// job. kInvalidArgument: not above 0.
+  /// job. kInvalidArgument: below 0, or 0 with FTRL.
   Result<void> set_rate(float rate);
   /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek,
   /// save or set_hot; after save() ask again.
