@@ -1,10 +1,43 @@
 // The aggregator dies: a real sumcastd, killed while workers train.
-#include <atomic>
-
-#include "runtime/environment.h"
 #include "sparse/test_daemon.h"
 
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lab/process.h"
+#include "runtime/environment.h"
+
 namespace sumcast::sparse {
+
+struct Daemon::Running {
+  lab::Process process;
+};
+
+Daemon::Daemon(const std::string& listen) : running_(std::make_unique<Running>()) {
+  const std::string key = testing::TempDir() + "sparse_key_" + std::to_string(::getpid());
+  FILE* const file = std::fopen(key.c_str(), "w");
+  for (int i = 0; i < 32; ++i) std::fputs("5A", file);
+  std::fclose(file);
+  ::chmod(key.c_str(), 0600);
+  lab::SpawnOptions options;
+  options.output = lab::Redirect::pipe();
+  running_->process = lab::spawn_process({SUMCASTD, "--json-ready", "--listen", listen, "--http",
+                                          "", "--threads", "1", "--key-file", key},
+                                         options)
+                          .value();
+  const auto line = running_->process.read_line(std::chrono::seconds(20));
+  std::filesystem::remove(key);
+  address_ = nlohmann::json::parse(line.value()).at("listen").get<std::string>();
+}
+
+Daemon::~Daemon() = default;
+
+void Daemon::kill() const { ::kill(running_->process.pid(), SIGKILL); }
+
 namespace {
 
 using namespace std::chrono_literals;

@@ -2,50 +2,31 @@
 // operation in it, whose bits are known.
 #pragma once
 
-#include <signal.h>
-#include <sys/stat.h>
+#include <functional>
+#include <memory>
+#include <string>
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "lab/process.h"
 #include "sparse/test_job.h"
 
 namespace sumcast::sparse {
 
 inline constexpr uint32_t kRounds = 24;
 
-/// A daemon of the key that test jobs have.
+/// A daemon of the key that test jobs have. Defined in recovery_test.cc.
 class Daemon {
  public:
   /// @param listen  where one was that has died, to be that one again.
-  explicit Daemon(const std::string& listen = "127.0.0.1:0") {
-    const std::string key = testing::TempDir() + "sparse_key_" + std::to_string(::getpid());
-    FILE* const file = std::fopen(key.c_str(), "w");
-    for (int i = 0; i < 32; ++i) std::fputs("5A", file);
-    std::fclose(file);
-    ::chmod(key.c_str(), 0600);
-    lab::SpawnOptions options;
-    options.output = lab::Redirect::pipe();
-    process_ = lab::spawn_process({SUMCASTD, "--json-ready", "--listen", listen, "--http",
-                                   "127.0.0.1:0", "--threads", "1", "--key-file", key},
-                                  options)
-                   .value();
-    const auto line = process_.read_line(std::chrono::seconds(20));
-    std::filesystem::remove(key);
-    const auto ready = nlohmann::json::parse(line.value());
-    address_ = ready.at("listen").get<std::string>();
-    http_ = ready.at("http").get<std::string>();
-  }
+  explicit Daemon(const std::string& listen = "127.0.0.1:0");
+  /// Kills it, and waits for its end.
+  ~Daemon();
   const std::string& address() const { return address_; }
-  /// Of status and metrics.
-  const std::string& http() const { return http_; }
   /// From any thread; without a farewell.
-  void kill() const { ::kill(process_.pid(), SIGKILL); }
+  void kill() const;
 
  private:
-  lab::Process process_;
-  std::string address_, http_;
+  struct Running;
+  std::unique_ptr<Running> running_;
+  std::string address_;
 };
 
 /// What one job saw, over its workers.
