@@ -180,5 +180,14 @@ TEST(StatusText, ShowsWhichRanksShareAHost) {
   EXPECT_THAT(text, HasSubstr("shares memory with no rank of its host: memfd_create: Operation"));
 }
 
+TEST(StatusText, ShowsThatTrainingChangedItsAggregator) {
+  json job = waiting_job();
+  EXPECT_THAT(text_of(status_of(json::array({job}))), Not(HasSubstr("came back")));
+  job["ranks"][1]["failovers"] = 2;
+  job["ranks"][1]["returns"] = 1;
+  EXPECT_THAT(text_of(status_of(json::array({job}))),
+              HasSubstr("its aggregators were lost 2 times; it came back 1 time"));
+}
+
 }  // namespace
 }  // namespace sumcast::cli

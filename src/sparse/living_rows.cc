@@ -82,7 +82,7 @@ void LivingRows::forget_oldest_candidate() {
 void LivingRows::make_row(uint64_t key, History history) {
   const uint32_t row = rows_.find_or_make(key);
   shape_.set_history(rows_.record(row), history);
-  by_age_.add(key, history.last);
+  if (shape_.life.evict_after != 0) by_age_.add(key, history.last);
 }
 
 std::optional<uint64_t> LivingRows::oldest_row(uint32_t limit) {

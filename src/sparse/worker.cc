@@ -73,7 +73,7 @@ Worker::~Worker() {
     Call call;
     call.timeout = kLeavePatience;
     const auto meet = [this, call] { return group_.barrier(call); };
-    (void)perform(meet, meet);
+    (void)perform_here(meet, meet);
   }
   for (;;) {
     auto left = say_leave();
