@@ -155,7 +155,8 @@ std::string encode(const PipeAnswer& a) {
   }
   for (const auto& [mode, line] : a.lines) {
     lines.push_back(Json::array(
-        {to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s, line.drag}));
+        {to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s, line.drag,
+         line.busy_per_byte_s}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -221,7 +222,8 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
     for (const Json& l : j.at("lines")) {
       a.lines.emplace_back(mode_from(l.at(0)),
                            plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(),
-                                              l.at(3).get<double>(), l.at(4).get<double>()});
+                                              l.at(3).get<double>(), l.at(4).get<double>(),
+                                              l.at(5).get<double>()});
     }
     for (const Json& s : j.at("spans")) {
       a.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});

@@ -14,6 +14,9 @@ namespace {
 /// ports.
 constexpr uint16_t kPort = 21'650;
 constexpr Duration kStartPatience = 60s;
+/// What is in flight is bounded by the slots as well, of which a group gets half: as many again as
+/// eight flows' buffers hold.
+constexpr uint32_t kDelayedSlots = 4096;
 
 Result<lab::Process> start_daemon(const lab::Cluster& cluster, lab::Node node,
                                   const std::string& address, const std::string& key_file,
@@ -25,7 +28,8 @@ Result<lab::Process> start_daemon(const lab::Cluster& cluster, lab::Node node,
   std::vector<std::string> argv = {*program, "--listen",     address,      "--http",
                                    "none",   "--json-ready", "--key-file", key_file};
   if (delay > Duration{0}) {
-    argv.insert(argv.end(), {"--delay", fmt::format("{}ns", delay.count())});
+    argv.insert(argv.end(), {"--delay", fmt::format("{}ns", delay.count()), "--slots",
+                             fmt::format("{}", kDelayedSlots)});
   }
   Result<lab::Process> process = cluster.spawn(node, argv, spawning);
   if (!process) return process;

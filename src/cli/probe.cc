@@ -76,15 +76,21 @@ class Probe {
                                      std::vector<double>& computing) {
     const Result<plan::Spread> small = time_of(pair, scaled(pair, plan_.small_bytes));
     if (!small) return fail(small.error());
+    const uint64_t half_bytes = scaled(pair, half_count() * sizeof(float));
+    const Result<plan::Spread> middle = time_of(pair, half_bytes);
+    if (!middle) return fail(middle.error());
     const Result<plan::Spread> large = time_of(pair, scaled(pair, plan_.large_bytes));
     if (!large) return fail(large.error());
     scatter.push_back(large->relative_deviation);
-    std::array<double, 2> times = {small->median, large->median};
+    std::array<double, 3> times = {small->median, middle->median, large->median};
     if (auto agreed = slowest(times); !agreed) return fail(agreed.error());
-    const std::array<plan::SizeSample, 2> samples = {
-        plan::SizeSample{static_cast<double>(scaled(pair, plan_.small_bytes)), times[0]},
-        plan::SizeSample{static_cast<double>(scaled(pair, plan_.large_bytes)), times[1]}};
-    plan::MeasuredCost line = plan::line_through(samples);
+    const plan::SizeSample first{static_cast<double>(scaled(pair, plan_.small_bytes)), times[0]};
+    const plan::SizeSample last{static_cast<double>(scaled(pair, plan_.large_bytes)), times[2]};
+    const auto half = static_cast<double>(half_bytes);
+    plan::MeasuredCost line = plan::line_through(std::array{first, last});
+    // The upper half of the sizes has what a rested link forgives behind it.
+    line.busy_per_byte_s =
+        plan::line_through(std::array{plan::SizeSample{half, times[1]}, last}).per_byte_s;
     if (plan_.compute.empty()) {
       computing.push_back(0);
       return line;
@@ -103,11 +109,11 @@ class Probe {
     std::array<double, 2> sum = {beside->elapsed_s / beside->sums,
                                  (beside->elapsed_s - progress_s) / beside->sums};
     if (auto agreed = mean(sum); !agreed) return fail(agreed.error());
-    const auto half = static_cast<double>(scaled(pair, half_count() * sizeof(float)));
     plan::Calibration one;
     one.measured[pair] = line;
-    const double undisturbed =
-        plan::cost_of(one, pair.first, pair.second, group_.size(), half).occupancy_s;
+    const plan::Cost cost = plan::cost_of(one, pair.first, pair.second, group_.size(), half);
+    // Two are under way: over a long path their latency bounds them, not the link.
+    const double undisturbed = std::max(cost.occupancy_s, times[1] / kSumsBeside);
     if (undisturbed > 0) line.drag = std::max(1.0, sum[0] / undisturbed);
     line.stolen_per_byte_s = std::max(0.0, sum[1]) / half;
     return line;
@@ -151,14 +157,14 @@ class Probe {
 
   /// Sums and computing side by side, from the first sum's end to the last one's.
   Result<Beside> compute_beside(const Pair& pair) {
-    const int total = 2 + plan_.repeats;
+    const int total = kSumsBeside + plan_.repeats;
     Beside result;
     result.slices.assign(plan_.compute.size(), 0.0);
-    std::array<Work, 2> works;
+    std::array<Work, kSumsBeside> works;
     int begun = 0, ended = 0;
     const uint64_t bytes = scaled(pair, half_count() * sizeof(float));
     const auto begin_next = [&]() -> Result<void> {
-      const auto half = static_cast<size_t>(begun % 2);
+      const auto half = static_cast<size_t>(begun % kSumsBeside);
       auto work = begin(pair, bytes, half);
       if (!work) return fail(work.error());
       works[half] = std::move(*work);
@@ -166,15 +172,15 @@ class Probe {
       return {};
     };
     if (auto met = group_.barrier(); !met) return fail(met.error());
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kSumsBeside; ++i) {
       if (auto started = begin_next(); !started) return fail(started.error());
     }
     Instant start = runtime::monotonic_now();
     for (size_t slice = 0; ended < total; slice = (slice + 1) % plan_.compute.size()) {
       plan_.compute[slice]();
       result.slices[slice] += 1;
-      while (ended < total && works[static_cast<size_t>(ended % 2)].is_done()) {
-        if (auto done = works[static_cast<size_t>(ended % 2)].wait(); !done) {
+      while (ended < total && works[static_cast<size_t>(ended % kSumsBeside)].is_done()) {
+        if (auto done = works[static_cast<size_t>(ended % kSumsBeside)].wait(); !done) {
           return fail(done.error());
         }
         if (++ended == 1) {
@@ -196,6 +202,7 @@ class Probe {
   Result<void> mean(std::span<double> values) { return group_.all_reduce(values, Reduction::kAvg); }
 
   static constexpr int kAloneSteps = 3;
+  static constexpr int kSumsBeside = 2;
 
   Group& group_;
   const ProbePlan& plan_;

@@ -59,7 +59,9 @@ void Engine::start_operations(Group& group) {
       if (total == 0) continue;
       ++operation->windows_left;
       Window& window = *windows[shard];
-      const core::Ticket ticket = window.core.submit(operation->digest, total, what.sequence);
+      const core::Ticket ticket = window.core.submit(operation->digest, total, window.next_slot);
+      // Behind the chunks before it (P7): on a long path short operations travel side by side.
+      window.next_slot = (window.next_slot + total) % window.core.config().slots;
       window.operation(ticket) = operation;
     }
     --group.waiting;

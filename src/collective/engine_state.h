@@ -15,6 +15,7 @@ inline constexpr uint16_t kEmbeddedShardBit = 0x4000;
 /// The way to one shard.
 struct Engine::Path {
   Route route = Route::kDirect;
+  uint32_t index = 0;  // Among all paths.
   uint16_t shard = 0;  // As in its sender field, without kShardBit.
   bool local = false;  // In this process.
   net::Endpoint to;
@@ -28,13 +29,15 @@ struct Engine::Path {
   Instant retry_at = Instant::never();
 
   // Results to all at once (engine_multicast.cc).
-  std::unique_ptr<net::UdpSocket> listening;
-  Instant tune_at = Instant::never();  // When the next round is due.
+  std::unique_ptr<net::UdpSocket> listening;  // To a daemon's shard.
+  Instant tune_at = Instant::never();         // When the next round is due.
   uint32_t tune_rounds = 0;
   bool hears = false, tuned = false;  // The test; results, says the shard.
   Instant last_heard_at{};
   uint32_t unheard = 0;         // Results that came alone since then,
   uint32_t unheard_probed = 0;  // and of these, asked for.
+  uint32_t tuned_results = 0;   // Results since the loss was last looked at,
+  uint32_t tuned_lost = 0;      // and of these, those that came alone when asked for.
 
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.
@@ -68,12 +71,16 @@ struct Engine::Window {
   std::vector<std::byte> memory;
   core::SendWindow core;
   std::vector<OperationPtr> operations;  // By ticket modulo size.
+  uint32_t next_slot = 0;                // Where the next operation's first chunk lies.
   Instant heard_at{};                    // Of the last result.
   /// The timeout in force: once nothing more can be sent, silence alone is suspicious.
   Duration patience() const {
     const Duration rto = path.rtt.rto();
     if (core.ready() > 0 || core.in_flight() >= core.config().slots) return rto;
-    return std::min(rto, path.rtt.silence());
+    return std::min(rto, path.rtt.overdue());
+  }
+  bool silent(Instant now) const {
+    return heard_at + std::min(path.rtt.silence(), patience()) <= now;
   }
   /// When it ends; never, if nothing is in flight.
   Instant deadline() const {
@@ -81,7 +88,7 @@ struct Engine::Window {
     const Instant due = core.next_deadline(rto);
     const Duration quick = patience();
     if (quick == rto || core.in_flight() == 0) return due;
-    return std::min(due, std::max(heard_at + quick, core.next_deadline(quick)));
+    return std::min(due, std::max(heard_at + path.rtt.silence(), core.next_deadline(quick)));
   }
   OperationPtr& operation(core::Ticket ticket) { return operations[ticket % operations.size()]; }
 };

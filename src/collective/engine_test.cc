@@ -70,6 +70,21 @@ TEST(Engine, AbortEndsWhatIsUnderWayAndFencesTheTensor) {
       cluster.engines[0]->submit(GroupId(0), cluster.route(), d, tensor.data(), tensor.data()));
 }
 
+TEST(Engine, ShortOperationsAreUnderWaySideBySide) {
+  Cluster cluster(2, {.aggregator = true, .slots = 64});
+  Engine& engine = *cluster.engines[0];
+  const uint64_t before = engine.counters().contributions;
+  std::vector<float> tensor(352 * 20, 1.0f);
+  wire::OperationDescriptor d;
+  d.count = tensor.size();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(engine.submit(GroupId(0), cluster.route(), d, tensor.data(), tensor.data()));
+  }
+  // Nothing has come back: rank 1 has not called.
+  EXPECT_EQ(engine.counters().contributions - before, 2 * 20u);
+  engine.abort(GroupId(0), Error{ErrorCode::kAborted, "seen enough"});
+}
+
 TEST(Engine, ManyAsynchronousOperationsOfTwoGroupsAtOnce) {
   Cluster cluster(2, {.slots = 4});
   cluster.open_group(GroupId(1));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "core/rtt.h"
 #include "core/send_window.h"
 #include "core/slot_pool.h"
 
@@ -224,6 +225,28 @@ TEST(SendWindow, ProbesAfterTheTimeoutAndBacksOff) {
   w.window.fill(Instant{1} + 11ms, 0, out);
   ASSERT_EQ(out.size(), 1u) << "a repeat needs no fresh window";
   EXPECT_TRUE(memory[0].repeat);
+}
+
+TEST(SendWindow, AnAskWithinARoundTripOfTheSendingHasCrossedIt) {
+  Window w(SendWindowConfig{.slots = 2});
+  w.window.submit(77, 1, 0);
+  EXPECT_FALSE(w.window.crosses(0, Instant{1}, 40ms)) << "not sent yet, and asked for";
+  std::array<Outgoing, 4> memory;
+  BoundedList<Outgoing> out(memory);
+  w.window.fill(Instant{1}, 4, out);
+  EXPECT_TRUE(w.window.crosses(0, Instant{1} + 39ms, 40ms));
+  EXPECT_FALSE(w.window.crosses(0, Instant{1} + 40ms, 40ms));
+  EXPECT_FALSE(w.window.crosses(1, Instant{1}, 40ms)) << "idle";
+  EXPECT_FALSE(w.window.crosses(2, Instant{1}, 40ms)) << "no such slot";
+}
+
+TEST(RttEstimator, SilenceSaysNothingBeforeARoundTripIsOver) {
+  RttEstimator rtt;
+  EXPECT_EQ(rtt.overdue(), rtt.silence()) << "nothing is known yet";
+  rtt.on_sample(40ms);
+  EXPECT_EQ(rtt.overdue(), 50ms);
+  rtt.on_sample(48ms);
+  EXPECT_EQ(rtt.overdue(), 40ms + rtt.silence()) << "from the least one on";
 }
 
 TEST(SendWindow, ReportsASkippedResultNumberAfterTheReorderWindow) {

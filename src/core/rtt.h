@@ -41,6 +41,9 @@ class RttEstimator {
   /// it is probed: the last results of an operation have nothing behind them that would show a
   /// loss.
   Duration silence() const { return std::max(config_.silence_min, smoothed_ / 4); }
+  /// The least age of a contribution at which such a silence says anything about it: before a round
+  /// trip is over nothing could have been heard.
+  Duration overdue() const { return (has_sample_ ? least_ : Duration{0}) + silence(); }
   Duration smoothed() const { return smoothed_; }
   /// Duration::max() before the first sample.
   Duration least() const { return least_; }

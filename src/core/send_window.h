@@ -89,6 +89,12 @@ class SendWindow {
                                         uint32_t number, Instant now, Delivery& delivery);
   /// The shard asks for a contribution. @return false if the slot is idle or in another phase.
   bool on_ask(uint16_t slot, uint32_t phase);
+  /// Whether an ask that comes at `now` left before the slot's contribution could be there: they
+  /// crossed, and nothing was lost. @param round_trip  the least one of the path.
+  bool crosses(uint16_t slot, Instant now, Duration round_trip) const {
+    return slot < config_.slots && slots_[slot].state == State::kInFlight &&
+           now < slots_[slot].sent_at + round_trip;
+  }
 
   /// Contributions without a result for `rto` (doubled with each fruitless round) go to `probes`;
   /// result numbers skipped for reorder_window go to `gaps`.

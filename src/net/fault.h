@@ -52,10 +52,11 @@ struct FaultCounters {
 class FaultStage {
  public:
   /// @param plan                must be valid (asserted).
-  /// @param held_max            datagrams held at once, at most.
+  /// @param held_max            datagrams held at once, at most: 4 members with 4,096 each on a
+  ///                            long path.
   /// @param datagram_bytes_max  the longest one that can be held. No memory if the plan is
   /// inactive.
-  explicit FaultStage(const FaultPlan& plan, uint32_t held_max = 4096,
+  explicit FaultStage(const FaultPlan& plan, uint32_t held_max = 16384,
                       uint32_t datagram_bytes_max = 2048);
 
   bool active() const { return active_; }

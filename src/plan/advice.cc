@@ -104,8 +104,7 @@ Point evaluate(const Calibration& calibration, const StepShape& nominal, const S
     case Schedule::kAsync: {
       // A push and a pull of its own, both at once, alone on the server's link at best; all workers
       // share it.
-      const double own =
-          whole.latency_s - whole.occupancy_s + whole.occupancy_s / std::max(1u, setting.workers);
+      const double own = own_exchange_s(whole, setting.workers);
       return {std::max(compute + own, whole.occupancy_s), compute};
     }
   }

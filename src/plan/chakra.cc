@@ -28,11 +28,15 @@ constexpr int kId = 1, kName = 2, kType = 3, kControlDeps = 4, kDataDeps = 5;
 constexpr int kStartMicros = 6, kDurationMicros = 7, kAttribute = 10;
 }  // namespace node
 namespace attribute {
-constexpr int kName = 1, kInt32 = 7, kInt64 = 9, kUint32 = 11, kUint64 = 13, kBool = 27;
-}
+constexpr int kName = 1, kInt32 = 7, kInt64 = 9, kUint32 = 11, kUint64 = 13, kSint32 = 15;
+constexpr int kSint64 = 17, kBool = 27;
+}  // namespace attribute
 constexpr uint64_t kComputeNode = 4, kCollectiveNode = 7;
 constexpr uint64_t kAllReduce = 0;
 constexpr const char* kVersionText = "0.0.4";
+
+/// No trace has more: bytes of a sum (a petabyte), microseconds of a node (thirty years).
+constexpr double kValueMax = 1e15;
 
 /// A message under construction.
 class Message {
@@ -79,11 +83,43 @@ std::string cpu_attribute(bool on_cpu) {
 
 /// What was read of one node.
 struct NodeRead {
+  uint64_t id = 0;
   uint64_t type = 0;
   double start_us = 0, duration_us = 0;
   uint64_t comm_type = std::numeric_limits<uint64_t>::max();
   std::optional<double> comm_bytes;
+  std::string problem;  ///< What it says that cannot be.
 };
+
+/// What an integer field of an attribute says.
+double integer_of(int field, uint64_t number) {
+  if (field == attribute::kUint32 || field == attribute::kUint64) {
+    return static_cast<double>(number);
+  }
+  if (field == attribute::kSint32 || field == attribute::kSint64) {
+    return static_cast<double>(WireFormatLite::ZigZagDecode64(number));
+  }
+  return static_cast<double>(static_cast<int64_t>(number));
+}
+
+bool is_integer(int field) {
+  using namespace attribute;
+  return field == kInt32 || field == kInt64 || field == kUint32 || field == kUint64 ||
+         field == kSint32 || field == kSint64;
+}
+
+void take_attribute(const std::string& name, std::optional<double> value, NodeRead& into) {
+  if (name != "comm_type" && name != "comm_size") return;
+  if (!value) {
+    into.problem = fmt::format("{} is not an integer", name);
+  } else if (!(*value >= 0 && *value <= kValueMax)) {
+    into.problem = fmt::format("{} is {:.0f}, not 0 to {:g}", name, *value, kValueMax);
+  } else if (name == "comm_type") {
+    into.comm_type = static_cast<uint64_t>(*value);
+  } else {
+    into.comm_bytes = value;
+  }
+}
 
 bool read_text(CodedInputStream& in, std::string& text) {
   uint32_t size = 0;
@@ -95,25 +131,23 @@ bool read_attribute(std::string_view bytes, NodeRead& into) {
   CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                       static_cast<int>(bytes.size()));
   std::string name;
-  std::optional<uint64_t> value;
+  std::optional<double> value;
   while (const uint32_t tag = in.ReadTag()) {
     const int field = WireFormatLite::GetTagFieldNumber(tag);
     const bool varint = WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_VARINT;
     if (tag ==
         WireFormatLite::MakeTag(attribute::kName, WireFormatLite::WIRETYPE_LENGTH_DELIMITED)) {
       if (!read_text(in, name)) return false;
-    } else if (varint && (field == attribute::kInt32 || field == attribute::kInt64 ||
-                          field == attribute::kUint32 || field == attribute::kUint64)) {
+    } else if (varint && is_integer(field)) {
       uint64_t number = 0;
       if (!in.ReadVarint64(&number)) return false;
-      value = number;
+      value = integer_of(field, number);
     } else if (!WireFormatLite::SkipField(&in, tag)) {
       return false;
     }
   }
   if (!in.ConsumedEntireMessage()) return false;
-  if (name == "comm_type" && value) into.comm_type = *value;
-  if (name == "comm_size" && value) into.comm_bytes = static_cast<double>(*value);
+  take_attribute(name, value, into);
   return true;
 }
 
@@ -126,8 +160,10 @@ bool read_node(std::string_view bytes, NodeRead& into) {
     const auto type = WireFormatLite::GetTagWireType(tag);
     uint64_t number = 0;
     if (type == WireFormatLite::WIRETYPE_VARINT &&
-        (field == node::kType || field == node::kStartMicros || field == node::kDurationMicros)) {
+        (field == node::kId || field == node::kType || field == node::kStartMicros ||
+         field == node::kDurationMicros)) {
       if (!in.ReadVarint64(&number)) return false;
+      if (field == node::kId) into.id = number;
       if (field == node::kType) into.type = number;
       if (field == node::kStartMicros) into.start_us = static_cast<double>(number);
       if (field == node::kDurationMicros) into.duration_us = static_cast<double>(number);
@@ -137,6 +173,8 @@ bool read_node(std::string_view bytes, NodeRead& into) {
       return false;
     }
   }
+  if (into.start_us > kValueMax) into.problem = "its start is thirty years off";
+  if (into.duration_us > kValueMax) into.problem = "it takes thirty years";
   return in.ConsumedEntireMessage();
 }
 
@@ -187,6 +225,10 @@ Result<TraceSummary> read_chakra(std::string_view bytes) {
     if (!read_text(in, message)) return fail(bad(number));
     if (number == 0) continue;  // GlobalMetadata says nothing that counts here.
     if (!read_node(message, read)) return fail(bad(number));
+    if (!read.problem.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("Chakra execution trace: node {}: {}", read.id, read.problem));
+    }
     first_us = std::min(first_us, read.start_us);
     last_us = std::max(last_us, read.start_us + read.duration_us);
     if (read.type == kComputeNode) summary.compute_s += read.duration_us * 1e-6;

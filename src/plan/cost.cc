@@ -103,12 +103,13 @@ Cost cost_of(const Calibration& calibration, Collective collective, WireFormat w
   const auto measured = calibration.measured.find({collective, wire});
   if (measured != calibration.measured.end()) {
     const MeasuredCost& line = measured->second;
-    const double streaming = line.per_byte_s * bytes;
-    const double total = line.fixed_s + streaming;
+    const double total = line.fixed_s + line.per_byte_s * bytes;
+    const double busy = (line.busy_per_byte_s > 0 ? line.busy_per_byte_s : line.per_byte_s) * bytes;
     const bool waits = collective == Collective::kRing ||
                        collective == Collective::kHalvingDoubling ||
                        collective == Collective::kGather;
-    return {total, waits ? total : streaming, line.stolen_per_byte_s * bytes, line.drag};
+    return {total, waits ? total : std::min(busy, total), line.stolen_per_byte_s * bytes,
+            line.drag};
   }
   Cost cost = formula(calibration, collective, workers, bytes * bytes_per_byte(wire));
   cost.stolen_s = calibration.stolen_s_per_byte * bytes * bytes_per_byte(wire);

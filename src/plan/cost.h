@@ -18,6 +18,7 @@
 // p n / rate if that is longer. Pure: nothing here measures, and no clock is read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -65,6 +66,9 @@ struct MeasuredCost {
   double per_byte_s = 0;         ///< By bytes of the f32 tensor, not of what travels.
   double stolen_per_byte_s = 0;  ///< What computing beside it takes longer, per such byte.
   double drag = 1;               ///< How many times as long it takes beside computing, at least 1.
+  /// What each byte keeps the bottleneck busy where sums follow one another; 0: as per_byte_s. The
+  /// two differ where a link that has rested passes the first bytes faster.
+  double busy_per_byte_s = 0;
 };
 
 /// All numbers that predictions rest on. Nominal rates have been wrong by 8.7x: calibrate.
@@ -89,6 +93,11 @@ struct Cost {
   double stolen_s = 0;  ///< Compute lost if all of it runs beside computing.
   double drag = 1;      ///< How many times as long it takes beside computing, at least 1.
 };
+
+/// Of a worker that exchanges with the server alone while the link is free.
+inline double own_exchange_s(const Cost& cost, uint32_t workers) {
+  return cost.latency_s - cost.occupancy_s + cost.occupancy_s / std::max(1u, workers);
+}
 
 /// Of one all-reduce of `bytes` of f32 among `workers` (at least 1; one worker costs nothing); of a
 /// gather of messages of `bytes`.

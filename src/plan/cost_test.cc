@@ -86,6 +86,20 @@ TEST(Cost, MeasuredLinesTakeTheFormulasPlace) {
   EXPECT_NEAR(cost.stolen_s, 1, 1e-9);
 }
 
+TEST(Cost, ALinkIsBusyAsLongAsWasMeasuredButNeverBeyondTheResult) {
+  Calibration c = ten_gigabit();
+  MeasuredCost& line = c.measured[{Collective::kInNetwork, WireFormat::kNative}];
+  line = {0.04, 2e-8, 0, 1.5, 5e-8};
+  const auto cost = [&](double bytes) {
+    return cost_of(c, Collective::kInNetwork, WireFormat::kNative, 4, bytes);
+  };
+  EXPECT_NEAR(cost(1e6).latency_s, 0.06, 1e-12);
+  EXPECT_NEAR(cost(1e6).occupancy_s, 0.05, 1e-12);
+  EXPECT_NEAR(cost(1e7).occupancy_s, cost(1e7).latency_s, 1e-12);
+  line.busy_per_byte_s = 0;
+  EXPECT_NEAR(cost(1e6).occupancy_s, 0.02, 1e-12) << "as the line says";
+}
+
 TEST(Cost, BreakEvenOfASoftwareAggregator) {
   EXPECT_NEAR(break_even_rate(2, 10), 20, 1e-9);
   EXPECT_NEAR(break_even_rate(16, 25), 16 * 16 * 25 / 30.0, 1e-9);

@@ -30,11 +30,11 @@ struct Timeline {
 };
 
 /// One step of the mode in its steady state. Under a pipeline the sum is that of the step before;
-/// priority is laid out as overlap is.
+/// with priority a step goes from one start of backward to the next.
 Timeline timeline_of(const Calibration& calibration, const StepShape& step, const Setting& setting,
                      const Mode& mode);
 
-/// `steps` of them, one after the other.
+/// `steps` of them, one after the other. No two slices of one lane overlap.
 std::string to_perfetto(const Timeline& timeline, int steps = 3);
 
 }  // namespace sumcast::plan

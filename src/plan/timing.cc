@@ -164,7 +164,8 @@ double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double s
     busy = compute_s * beside / (beside - stolen_s);
     step = busy + (1 - busy / beside) * sum.occupancy_s;
   }
-  return std::max(step, (busy + sum.latency_s) / width);
+  const double latency = sum.latency_s + sum.occupancy_s * (sum.drag - 1);
+  return std::max(step, (busy + latency) / width);
 }
 
 uint32_t hiding_width(double compute_s, double latency_s) {

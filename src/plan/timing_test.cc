@@ -81,6 +81,13 @@ TEST(Timing, DelayIsWorthAtMostTwoOverBlockingAndAThirdOverBuckets) {
   EXPECT_GE(ideal.step_s, pipe);
 }
 
+TEST(Timing, WhatComputingDragsComesLaterOverALongPathToo) {
+  // A round trip of 40 ms, of which 10 are the link's; computing 20 ms.
+  EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01}, 2), (0.02 + 0.05) / 2, 1e-12);
+  EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01, 1.5}, 2), (0.02 + 0.055) / 2, 1e-12);
+  EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01, 1.5}, 4), 0.02, 1e-12);
+}
+
 TEST(Timing, OneBucketOverlapsNothing) {
   const StepShape step = even_step(1e6, 1.0, 10);
   const Overlapped one = overlap_step(step, proportional(0.4, 1e6), false, 1e9);
