@@ -370,7 +370,8 @@ Result<void> Context::Impl::start_engine(const net::Endpoint& coordinator, Insta
 }
 
 Result<Group> Context::Impl::open_group(const std::string& name, const std::vector<uint32_t>& ranks,
-                                        const std::shared_ptr<Impl>& self, bool apart) {
+                                        const std::shared_ptr<Impl>& self,
+                                        std::optional<GroupId> beside) {
   control::OpenGroup request;
   request.key = name;
   for (const uint32_t rank : ranks) request.ranks.emplace_back(static_cast<uint16_t>(rank));
@@ -379,9 +380,9 @@ Result<Group> Context::Impl::open_group(const std::string& name, const std::vect
   request.alone = alone;
   request.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::min<std::chrono::nanoseconds>(options.join_timeout, options.timeout));
-  auto plan = client->open_group(request);
+  auto plan = client->open_group(request, beside);
   if (!plan) return fail(plan.error());
-  if (apart) std::iota(plan->hosts.begin(), plan->hosts.end(), 0u);
+  if (beside) std::iota(plan->hosts.begin(), plan->hosts.end(), 0u);
   messenger->open_group(plan->group);
   Group group;
   group.state_ = std::make_shared<Group::State>();

@@ -58,9 +58,11 @@ struct Context::Impl final : public control::ClientObserver {
   Result<void> join();
   Result<void> start_engine(const net::Endpoint& coordinator, Instant deadline);
   void leave();
-  /// @param apart  each rank is a host for itself in this group.
+  /// @param beside  of the same ranks as this group, whose fate it shares; in it each rank is a
+  /// host for itself.
   Result<Group> open_group(const std::string& key, const std::vector<uint32_t>& ranks,
-                           const std::shared_ptr<Impl>& self, bool apart = false);
+                           const std::shared_ptr<Impl>& self,
+                           std::optional<GroupId> beside = std::nullopt);
   bool left = false;
   /// A group is about to close here: what it did last is still to be told (activity()).
   void note_closing(GroupId group);

@@ -64,7 +64,7 @@ Result<std::shared_ptr<Group::State>> Group::State::open_apart() {
   std::vector<uint32_t> ranks;
   for (const Rank one : plan.ranks) ranks.push_back(one.value);
   const std::string key = fmt::format("rows of {} {}", plan.group.value, plan.key);
-  auto opened = context->open_group(key, ranks, context, true);
+  auto opened = context->open_group(key, ranks, context, plan.group);
   if (!opened) return fail(opened.error());
   {
     const std::lock_guard teams_lock(context->teams_mutex);

@@ -130,7 +130,7 @@ Result<int> BenchOutput::finish() {
     }
   }
   if (!plan_.flags.json && plan_.contenders.size() > 1) {
-    fmt::print("# Speed against {}\n{}", plan_.reference,
+    fmt::print("# Speed against {}, in place\n{}", plan_.reference,
                report::ratio_table(rows_, plan_.reference));
   }
   std::fflush(stdout);

@@ -12,8 +12,10 @@ namespace {
 constexpr auto kOut = static_cast<size_t>(Half::kOutOfPlace);
 constexpr auto kIn = static_cast<size_t>(Half::kInPlace);
 
+/// In place if there is that half: so gradients are summed, so peers are measured, and one
+/// contender's half is compared with the same of another's.
 const std::vector<double>& leading_times(const Tally& tally) {
-  return tally.times_us[kOut].empty() ? tally.times_us[kIn] : tally.times_us[kOut];
+  return tally.times_us[kIn].empty() ? tally.times_us[kOut] : tally.times_us[kIn];
 }
 
 bool has_root(Collective collective) {
@@ -66,6 +68,7 @@ report::BenchRow bench_row_of(const ContenderSpec& contender, const BenchPlan& p
     row.time_us_min = *std::min_element(times.begin(), times.end());
     row.time_us_max = *std::max_element(times.begin(), times.end());
   }
+  if (!tally.times_us[kOut].empty()) row.time_out_of_place_us = median(tally.times_us[kOut]);
   if (row.time_us > 0) row.algbw_GBps = static_cast<double>(bench.bytes) / (row.time_us * 1e3);
   row.busbw_GBps = row.algbw_GBps * bus_factor(bench.collective, plan.flags.workers);
   row.bound_us = bound_us(contender, bench, plan.flags.workers, plan.flags.ranks_per_host,

@@ -28,7 +28,7 @@ Tally tally_of(std::vector<double> out, std::vector<double> in) {
 TEST(BenchRowsMaker, FillsAllFieldsOfARow) {
   const BenchPlan plan = plan_of("300mbit");
   const auto row = bench_row_of(plan.contenders[0], plan, plan.cases[0], {1424, true},
-                                tally_of({800e3, 750e3, 760e3}, {1}));
+                                tally_of({1}, {800e3, 750e3, 760e3}));
   EXPECT_EQ(row.algo, "in-network");
   EXPECT_EQ(row.type, "float");
   EXPECT_EQ(row.wire, "native");
@@ -36,6 +36,7 @@ TEST(BenchRowsMaker, FillsAllFieldsOfARow) {
   EXPECT_EQ(row.time_us, 760e3);
   EXPECT_EQ(row.time_us_min, 750e3);
   EXPECT_EQ(row.time_us_max, 800e3);
+  EXPECT_EQ(row.time_out_of_place_us, 1);
   EXPECT_NEAR(row.algbw_GBps, 26'214'400 / 760e6, 1e-9);
   EXPECT_NEAR(row.busbw_GBps, row.algbw_GBps * 1.75, 1e-9);
   EXPECT_NEAR(row.bound_us.value(), 743'730, 100);
@@ -46,11 +47,14 @@ TEST(BenchRowsMaker, FillsAllFieldsOfARow) {
 
 TEST(BenchRowsMaker, LeavesOutWhatIsNotKnown) {
   const BenchPlan plan = plan_of("");
-  Tally tally = tally_of({}, {10});
+  Tally tally = tally_of({10}, {});
   tally.checked = false;
   tally.tx_bytes.clear();
   const auto row = bench_row_of(plan.contenders[0], plan, plan.cases[0], {1424, true}, tally);
-  EXPECT_EQ(row.time_us, 10);
+  EXPECT_EQ(row.time_us, 10) << "the only half there is";
+  EXPECT_FALSE(
+      bench_row_of(plan.contenders[0], plan, plan.cases[0], {1424, true}, tally_of({}, {10}))
+          .time_out_of_place_us);
   EXPECT_FALSE(row.bound_us);
   EXPECT_FALSE(row.tx_bytes_per_worker);
   EXPECT_FALSE(row.wrong);

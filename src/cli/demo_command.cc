@@ -28,6 +28,11 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   demo->add_option("--method", options->methods,
                    "Comma-separated; all if not given: " + demo_method_names())
       ->delimiter(',');
+  demo->add_option("--width", options->width,
+                   "Steps under way at once: 1 to 8, or auto, which goes by what steps take")
+      ->capture_default_str();
+  demo->add_flag("--auto-wire", options->auto_wire,
+                 "With --width auto: 16 bits on the wire too, where that is faster");
   demo->add_option("--report", options->report, "Where the report goes, an HTML file")
       ->capture_default_str();
   demo->add_option("--data", options->data, "Directory of Fashion-MNIST's four files")

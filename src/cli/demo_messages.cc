@@ -34,7 +34,9 @@ json encode_result(const WorkerResult& result) {
                {"losses", result.losses},
                {"gradient_bytes", result.gradient_bytes},
                {"weights_hash", hex(result.weights_hash)},
-               {"datagram_bytes", result.datagram_bytes}};
+               {"datagram_bytes", result.datagram_bytes},
+               {"width", result.width},
+               {"wire", result.wire}};
   if (result.accuracy) body["accuracy"] = *result.accuracy;
   return body;
 }
@@ -49,6 +51,8 @@ WorkerResult decode_result(const json& body) {
   result.gradient_bytes = body.at("gradient_bytes").get<uint64_t>();
   result.weights_hash = from_hex(body.at("weights_hash").get<std::string>());
   result.datagram_bytes = body.at("datagram_bytes").get<uint64_t>();
+  body.at("width").get_to(result.width);
+  body.at("wire").get_to(result.wire);
   if (body.contains("accuracy")) result.accuracy = body.at("accuracy").get<double>();
   return result;
 }
@@ -91,7 +95,9 @@ std::string encode(const WorkerPlan& plan) {
                      {"batch", plan.batch},
                      {"images", plan.images},
                      {"seed", plan.seed},
-                     {"timeout_ms", plan.timeout_ms}};
+                     {"timeout_ms", plan.timeout_ms},
+                     {"width", plan.width},
+                     {"auto_wire", plan.auto_wire}};
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -124,6 +130,8 @@ Result<WorkerPlan> decode_plan(std::string_view line) {
     body.at("images").get_to(plan.images);
     body.at("seed").get_to(plan.seed);
     body.at("timeout_ms").get_to(plan.timeout_ms);
+    body.at("width").get_to(plan.width);
+    body.at("auto_wire").get_to(plan.auto_wire);
     return plan;
   });
 }

@@ -34,6 +34,8 @@ struct WorkerPlan {
   int images = 0;  ///< 0: all.
   uint64_t seed = 1;
   uint64_t timeout_ms = 60'000;  ///< Of one all-reduce.
+  uint32_t width = 1;            ///< Steps under way at once; 0: chosen by what steps take.
+  bool auto_wire = false;        ///< The wire type as well.
 
   bool operator==(const WorkerPlan&) const = default;
 };
@@ -58,6 +60,8 @@ struct WorkerResult {
   uint64_t weights_hash = 0;
   uint64_t datagram_bytes = 0;     ///< Sent as datagrams, headers included, by the library's count.
   std::optional<double> accuracy;  ///< 0 to 1; rank 0 only.
+  uint32_t width = 1;              ///< In force at the end, and the wire type.
+  std::string wire;
 };
 
 struct WorkerFailed {

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "base/assert.h"
+#include "pipeline/options.h"
 #include "runtime/units.h"
 
 namespace sumcast::cli {
@@ -44,6 +46,14 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
+/// "auto" is 0.
+std::optional<uint32_t> width_of(const std::string& text) {
+  if (text == "auto") return 0;
+  if (text.size() != 1 || text[0] < '1') return std::nullopt;
+  const auto number = static_cast<uint32_t>(text[0] - '0');
+  return number <= pipeline::kWidthMax ? std::optional(number) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::string> DemoOptions::validate() const {
@@ -69,6 +79,10 @@ std::vector<std::string> DemoOptions::validate() const {
     require(*bits >= 1'000'000 && *bits <= 100'000'000'000,
             fmt::format("--rate must be 1mbit to 100gbit, not {}", rate));
   }
+  const std::optional<uint32_t> steps_at_once = width_of(width);
+  require(steps_at_once.has_value(),
+          fmt::format("--width must be 1 to {} or auto, not {}", pipeline::kWidthMax, width));
+  require(!auto_wire || steps_at_once == 0u, "--auto-wire needs --width auto");
   for (const std::string& name : methods) {
     require(demo_method_from_name(name).has_value(),
             fmt::format("--method: there is no method \"{}\"; choose from {}", name,
@@ -77,6 +91,12 @@ std::vector<std::string> DemoOptions::validate() const {
   const std::string obstacle = why_not_writable(report);
   require(obstacle.empty(), fmt::format("--report: cannot write {}: {}", report, obstacle));
   return problems;
+}
+
+uint32_t DemoOptions::width_number() const {
+  const std::optional<uint32_t> number = width_of(width);
+  SUMCAST_ASSERT(number.has_value());
+  return *number;
 }
 
 uint64_t DemoOptions::rate_bits_per_second() const {
@@ -89,7 +109,10 @@ std::vector<DemoMethod> DemoOptions::chosen_methods() const {
   std::vector<DemoMethod> chosen;
   for (const DemoMethod& method : demo_methods()) {
     const bool wanted = methods.empty() || std::ranges::find(methods, method.name) != methods.end();
-    if (wanted) chosen.push_back(method);
+    if (!wanted) continue;
+    chosen.push_back(method);
+    // When a width changes depends on the times of a run, and so do its bits.
+    if (width_number() == 0) chosen.back().canonical = false;
   }
   return chosen;
 }
@@ -104,7 +127,8 @@ uint64_t DemoOptions::steps(uint64_t training_images) const {
 bool DemoOptions::full_size(uint64_t training_images) const {
   const bool all_images = training_images >= kFullImages &&
                           (images == 0 || static_cast<uint64_t>(images) >= kFullImages);
-  return all_images && epochs >= kDemoFullEpochs && workers * batch <= kDemoFullImagesPerStep;
+  return all_images && width_number() == 1 && epochs >= kDemoFullEpochs &&
+         workers * batch <= kDemoFullImagesPerStep;
 }
 
 std::string DemoOptions::command_line() const {
@@ -121,6 +145,8 @@ std::string DemoOptions::command_line() const {
   add(seed != standard.seed, fmt::format("--seed {}", seed));
   add(!methods.empty(),
       fmt::format("--method {}", quoted(fmt::format("{}", fmt::join(methods, ",")))));
+  add(width != standard.width, fmt::format("--width {}", quoted(width)));
+  add(auto_wire, "--auto-wire");
   add(data != standard.data, fmt::format("--data {}", quoted(data)));
   add(report != standard.report, fmt::format("--report {}", quoted(report)));
   add(loopback, "--loopback");

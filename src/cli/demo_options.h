@@ -30,13 +30,18 @@ struct DemoOptions {
   std::string report = "./sumcast-demo.html";
   std::string data = trainer::kFashionMnistDirectory;
   std::vector<std::string> methods;  ///< By name; empty: all. They run in demo_methods()'s order.
-  bool loopback = false;             ///< Do not even try to make network namespaces.
-  bool json = false;                 ///< One JSON object per method on standard output.
+  std::string width = "1";  ///< Steps under way at once, 1..pipeline::kWidthMax, or "auto".
+  bool auto_wire =
+      false;              ///< With "auto": 16 bits on the wire are allowed where a method has them.
+  bool loopback = false;  ///< Do not even try to make network namespaces.
+  bool json = false;      ///< One JSON object per method on standard output.
 
   /// All that is wrong, one line each that names the flag; empty if the demo can start. Looks at
   /// the report's directory, not at the data (their reader does that).
   std::vector<std::string> validate() const;
 
+  /// The width as a number, 0 for "auto"; `width` must be valid.
+  uint32_t width_number() const;
   /// Bits per second; `rate` must be valid.
   uint64_t rate_bits_per_second() const;
   /// The methods to run, in order.

@@ -47,6 +47,13 @@ std::string weights_lines(std::span<const MethodOutcome> all) {
   return lines;
 }
 
+std::string note_of(const MethodOutcome& outcome) {
+  std::string note(outcome.method.note);
+  if (outcome.width > 1) note += fmt::format(", K = {}", outcome.width);
+  if (outcome.wire != name_of(outcome.method.wire)) note += fmt::format(", {}", outcome.wire);
+  return note;
+}
+
 uint64_t parameters_of(const MethodOutcome& outcome) {
   return outcome.gradient_bytes / sizeof(float);
 }
@@ -67,8 +74,7 @@ std::string demo_table(std::span<const MethodOutcome> all) {
                    outcome.bytes_per_worker
                        ? report::format_bytes(static_cast<double>(*outcome.bytes_per_worker))
                        : "-",
-                   fmt::format("{:.2f} %", 100 * outcome.accuracy),
-                   std::string(outcome.method.note)});
+                   fmt::format("{:.2f} %", 100 * outcome.accuracy), note_of(outcome)});
   }
   return table.to_string() + "\n" + weights_lines(all);
 }
@@ -81,6 +87,8 @@ std::string demo_json(const MethodOutcome& outcome, std::span<const MethodOutcom
   row["bytes_per_worker"] = nullptr;
   if (outcome.bytes_per_worker) row["bytes_per_worker"] = *outcome.bytes_per_worker;
   row["accuracy"] = std::round(1e6 * outcome.accuracy) / 1e4;  // Per cent, without 88.42999999.
+  row["width"] = outcome.width;
+  row["wire"] = outcome.wire;
   row["weights_hash"] = fmt::format("{:016x}", outcome.weights[0]);
   row["identical"] = identical(outcome, all);
   return row.dump() + "\n";
@@ -113,7 +121,7 @@ report::DemoReportData demo_report_data(const DemoOptions& options, const DemoSe
     row.accuracy = outcome.accuracy;
     row.losses = outcome.losses;
     row.weights_hash = outcome.weights[0];
-    row.note = outcome.method.note;
+    row.note = note_of(outcome);
     data.methods.push_back(std::move(row));
   }
   data.machine = {

@@ -105,6 +105,8 @@ Result<MethodOutcome> summarise(const DemoMethod& method, const MethodRun& run) 
   outcome.accuracy = *run.workers[0].accuracy;
   outcome.losses = run.workers[0].losses;
   outcome.gradient_bytes = run.workers[0].gradient_bytes;
+  outcome.width = run.workers[0].width;
+  outcome.wire = run.workers[0].wire;
   return outcome;
 }
 

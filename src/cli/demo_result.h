@@ -40,6 +40,8 @@ struct MethodOutcome {
   std::vector<float> losses;
   uint64_t gradient_bytes = 0;
   std::vector<uint64_t> weights;  ///< Hashes of the final weights, one per rank.
+  uint32_t width = 1;             ///< In force at the end, and the wire type.
+  std::string wire;
 
   bool ranks_identical() const;
 };

@@ -167,6 +167,8 @@ Result<Setup> prepare(const DemoOptions& options) {
   plan.batch = options.batch;
   plan.images = options.images;
   plan.seed = options.seed;
+  plan.width = options.width_number();
+  plan.auto_wire = options.auto_wire;
   plan.timeout_ms = 60'000 + kPatience * 1000 * static_cast<uint64_t>(options.workers) *
                                  kGradientBitsAbout / options.rate_bits_per_second();
   const uint64_t steps = options.steps(setting.training_images);

@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "cli/demo_messages.h"
 #include "cli/demo_method.h"
 #include "cli/group_averager.h"
+#include "cli/probe.h"
 #include "runtime/clock.h"
 #include "sumcast/sumcast.hpp"
 #include "trainer/train.h"
@@ -18,6 +20,18 @@ namespace {
 
 /// What a datagram carries besides its payload: Ethernet, IPv4 and UDP headers, our header and tag.
 constexpr uint64_t kOverheadBytes = 14 + 20 + 8 + 48;
+
+/// The rate of the synchronous demo lies beyond what late gradients bear (docs/convergence.md).
+constexpr float kLateRate = 0.03f;
+constexpr uint32_t kAutoWidthMax = 4;
+
+plan::Collective collective_of(Algorithm algorithm) {
+  for (const plan::Collective collective :
+       {plan::Collective::kInNetwork, plan::Collective::kDirect, plan::Collective::kServer}) {
+    if (algorithm_of(collective) == algorithm) return collective;
+  }
+  return plan::Collective::kRing;
+}
 
 void say(const WorkerMessage& message) {
   const std::string line = encode(message) + "\n";
@@ -41,6 +55,27 @@ Result<std::unique_ptr<Context>> join(const WorkerPlan& plan, const DemoMethod& 
   return Context::create(options);
 }
 
+/// What gradients may be sent as, what is not rounded first.
+std::vector<WireFormat> wires_of(const WorkerPlan& plan, const DemoMethod& method) {
+  std::vector<WireFormat> wires = {method.wire};
+  const bool rounds = method.wire == WireFormat::kNative &&
+                      plan::carries(collective_of(method.algorithm), WireFormat::kBF16);
+  if (plan.auto_wire && rounds) wires.push_back(WireFormat::kBF16);
+  return wires;
+}
+
+void late_gradients(const WorkerPlan& plan, const DemoMethod& method,
+                    const std::vector<WireFormat>& wires, trainer::TrainOptions& options) {
+  options.rate = kLateRate;
+  options.pipeline = {};
+  options.pipeline.width = plan.width == 0 ? kAutoWidthMax : plan.width;
+  if (plan.width != 0) return;
+  options.pipeline.tune.emplace().ways.clear();
+  for (const WireFormat wire : wires) {
+    options.pipeline.tune->ways.push_back({collective_of(method.algorithm), wire});
+  }
+}
+
 /// Trains with `context`'s means, and records how long each step waited for its own.
 Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
                            const trainer::FashionMnist& data, Context& context) {
@@ -51,9 +86,12 @@ Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
   options.limit_images = plan.images;
   const trainer::Place place{Rank(static_cast<uint16_t>(plan.rank)),
                              static_cast<uint16_t>(plan.world)};
-  const Call call{method.algorithm, method.wire, {}};
+  const std::vector<WireFormat> wires = wires_of(plan, method);
+  std::vector<Call> calls;
+  for (const WireFormat wire : wires) calls.push_back({method.algorithm, wire, {}});
+  if (plan.width != 1) late_gradients(plan, method, wires, options);
   WorkerResult result;
-  GroupAverager averager(context.world(), call);
+  GroupAverager averager(context.world(), std::move(calls));
   const auto progress = [&](const trainer::TrainProgress& at) {
     if (plan.rank == 0) say(WorkerStep{static_cast<uint64_t>(at.step), at.loss});
   };
@@ -67,6 +105,8 @@ Result<WorkerResult> train(const WorkerPlan& plan, const DemoMethod& method,
   result.gradient_bytes = outcome->gradient_bytes;
   result.weights_hash = outcome->weights_hash;
   result.accuracy = outcome->accuracy;
+  result.width = outcome->width;
+  result.wire = name_of(wires[outcome->way]);
   result.datagram_bytes = (context.counters().datagrams_sent - datagrams_before) *
                           (context.payload_bytes() + kOverheadBytes);
   return result;

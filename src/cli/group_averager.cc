@@ -43,13 +43,18 @@ Result<void> WatchedAverager::begin_sum(uint32_t slot, std::span<double> values)
 
 Result<void> WatchedAverager::finish_sum(uint32_t slot) { return sums_[slot].wait(); }
 
-GroupAverager::GroupAverager(Group& group, const Call& call)
-    : WatchedAverager(group, Call{call.algorithm, WireFormat::kNative, call.timeout}),
-      call_(call) {}
+GroupAverager::GroupAverager(Group& group, std::vector<Call> ways)
+    : WatchedAverager(group, Call{ways.at(0).algorithm, WireFormat::kNative, ways.at(0).timeout}),
+      calls_(std::move(ways)) {}
+
+void GroupAverager::choose(uint32_t way) {
+  SUMCAST_ASSERT(way < calls_.size());
+  way_ = way;
+}
 
 Result<Work> GroupAverager::start(uint32_t, std::span<float> values) {
   return group().all_reduce_async(values.data(), values.data(), values.size(), ElementType::kF32,
-                                  Reduction::kAvg, call_);
+                                  Reduction::kAvg, calls_[way_]);
 }
 
 GatherAverager::GatherAverager(Group& group, const pipeline::Encoder& encoder)

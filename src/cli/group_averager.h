@@ -60,12 +60,18 @@ class WatchedAverager : public pipeline::Averager {
 class GroupAverager final : public WatchedAverager {
  public:
   /// @param call  of the means; sums of facts go the same way, unrounded.
-  GroupAverager(Group& group, const Call& call);
+  GroupAverager(Group& group, const Call& call) : GroupAverager(group, std::vector{call}) {}
+  /// @param ways  calls to choose from, one at least; sums of facts go the first one's way.
+  GroupAverager(Group& group, std::vector<Call> ways);
+
+  uint32_t ways() const override { return static_cast<uint32_t>(calls_.size()); }
+  void choose(uint32_t way) override;
 
  private:
   Result<Work> start(uint32_t slot, std::span<float> values) override;
 
-  Call call_;
+  std::vector<Call> calls_;
+  uint32_t way_ = 0;
 };
 
 /// Means of encoders' messages, which every rank gathers and adds up in the order of ranks.

@@ -159,7 +159,7 @@ class Echo {
     if (!own) return fail(own.error());
     Result<net::UdpSocket> out = open_socket(*own, options);
     if (!out) return fail(out.error());
-    if (Result<void> done = out->send_to_groups(); !done) return fail(done.error());
+    if (Result<void> done = out->send_to_groups(true); !done) return fail(done.error());
     if (Result<void> done = out->connect(group); !done) return fail(done.error());
     Echo echo(options, std::move(*poller), std::move(*out));
     for (uint32_t rank = 0; rank < options.library.world; ++rank) {

@@ -36,6 +36,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   ShardHostOptions shard;
   shard.listen = engine->options_.local.with_port(0);
   shard.socket_buffer_bytes = engine->options_.socket_buffer_bytes;
+  shard.multicast = engine->options_.multicast;
   shard.receive_buffers = 32;
   shard.faults = engine->options_.faults;
   shard.faults.seed ^= 0x5A5A;
@@ -87,6 +88,7 @@ Result<void> Engine::start(const control::JobPlan& plan, Rank rank,
   host_->start_job(plan, options_.key);
   host_->set_local_member(incarnation_, rank, this);
   serves_shard_ = use_direct && plan.members.size() > 1;
+  direct_group_ = direct_multicast_group(plan);
   cells_.resize((net::kSegmentsMax + 1) * (wire::kHeaderBytes + wire::kTagBytes));
   staging_.resize(size_t{net::kSegmentsMax} * kDatagramBytesMax);
   if (use_aggregator) {
@@ -229,7 +231,7 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
   operation->row_slots = rows.slots;
   operation->rows_touched = rows.touched;
   if (group->waiting == group->unfinished.size()) group->last_change = now;
-  if (route == Route::kAggregator && !tuned_in_) tune_in(now);
+  if (!tuned_in_[static_cast<size_t>(route)]) tune_in(route, now);
   start_operations(*group);
   pump(now);
   if (driving_ && next_deadline() < driver_until_) wake_.signal();
@@ -326,7 +328,7 @@ void Engine::run_background() {
 void Engine::run_timers(Instant now) {
   if (faults_.active()) {
     faults_.release_due(now, [&](std::span<const std::byte> datagram, uint32_t origin) {
-      on_datagram(datagram, origin != 0, now);
+      on_datagram(datagram, origin == 0 ? nullptr : paths_[origin - 1].get(), now);
     });
   }
   host_->on_timeout(now);

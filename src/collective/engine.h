@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "auth/secret.h"
@@ -48,7 +49,7 @@ struct EngineOptions {
   uint32_t datagram_bytes_max = kDatagramBytesDefault;  ///< Paths are probed up to this.
   uint32_t window_max = 0;  ///< Datagrams in flight; 0: from socket buffers.
   Duration spin{0};         ///< How long to look for datagrams before sleeping (net/poll.h).
-  bool multicast = true;    ///< Listen for a daemon's results to all at once (P19).
+  bool multicast = true;    ///< Results to all at once (P19): listen for them, and send them.
   net::FaultPlan faults;
 };
 
@@ -123,11 +124,17 @@ class Engine final : public LocalMember {
   void size_windows();
 
   // engine_multicast.cc
-  void tune_in(Instant now);
+  void tune_in(Route route, Instant now);
+  bool listen_to(Path& path);
+  bool listen_to_members();
+  std::unique_ptr<net::UdpSocket> listener_at(const net::Endpoint& group);
+  bool add_listener(const net::UdpSocket& socket, Path* path);
+  Path* heard_from(Path* path, const net::Endpoint& from) const;
   void run_tuning(Path& path, Instant now);
   void send_tuning(Path& path, Tuning what, size_t datagram_bytes);
   void on_tuned(Path& path, const wire::Header& header, size_t datagram_bytes, Instant now);
   void note_heard(Path& path, Instant now);
+  void note_tuned_result(Path& path, bool heard, bool probed);
   void check_hearing(Path& path, Instant now);
 
   // engine_send.cc
@@ -158,8 +165,8 @@ class Engine final : public LocalMember {
 
   // engine_receive.cc
   size_t receive(uint64_t token, Instant now);
-  /// @param heard  it came to all at once (P19).
-  void on_datagram(std::span<const std::byte> datagram, bool heard, Instant now);
+  /// @param heard  the path that it came by to all at once (P19); nullptr: it came alone.
+  void on_datagram(std::span<const std::byte> datagram, const Path* heard, Instant now);
   void on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
                  bool heard, Instant now);
   void on_ask(Path& path, std::span<const std::byte> notes, Instant now);
@@ -208,7 +215,10 @@ class Engine final : public LocalMember {
   std::array<std::vector<Path*>, kRoutes> routes_;
   std::vector<std::pair<Path*, uint16_t>> socket_paths_;  // By poller token, for aggregator flows.
   static constexpr uint16_t kListening = UINT16_MAX;      // In place of a flow.
-  bool tuned_in_ = false;
+  std::array<bool, kRoutes> tuned_in_{};
+  std::optional<net::Endpoint> direct_group_;
+  std::unique_ptr<net::UdpSocket> members_listening_;            // To the members' shards.
+  std::unordered_map<net::Endpoint, Path*> members_by_address_;  // Once that is open.
   uint32_t datagram_bytes_ = 0;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Group*> group_of_slot_;

@@ -12,43 +12,93 @@ namespace {
 
 constexpr Duration kTuneInterval = std::chrono::milliseconds(20);
 constexpr Duration kTuneIntervalMax = std::chrono::milliseconds(320);
+constexpr Duration kTuneStagger = std::chrono::milliseconds(1);
 constexpr uint32_t kTuneRounds = 8;
 constexpr Duration kDeafAfter = std::chrono::milliseconds(50);
 constexpr uint32_t kDeafMin = 8;
 constexpr uint32_t kDeafShare = 4;
+constexpr uint32_t kLossEpoch = 512;  // Results.
+constexpr uint32_t kLossShare = 8;
 
 }  // namespace
 
+void Engine::tune_in(Route route, Instant now) {
+  tuned_in_[static_cast<size_t>(route)] = true;
+  if (!options_.multicast) return;
+  const bool direct = route == Route::kDirect;
+  const auto& paths = routes_[static_cast<size_t>(route)];
+  if (direct && !listen_to_members()) return;
+  for (size_t i = 1; i <= paths.size(); ++i) {
+    Path& path = *paths[(i + (direct ? rank_.value : 0)) % paths.size()];
+    if (path.local || (!direct && !listen_to(path))) continue;
+    // What one member asks for all others hear, and need not ask any more.
+    path.tune_at = direct ? now + kTuneStagger * i : now;
+  }
+}
+
 /// Several flows spread results over several sockets' buffers, on which windows count (P11): then
 /// one socket for all of them is too few.
-void Engine::tune_in(Instant now) {
-  tuned_in_ = true;
-  if (!options_.multicast || options_.flows > 1) return;
-  const net::Endpoint interface = options_.local.unmapped();
-  if (interface.family() != net::Family::kIpv4) return;
-  for (Path* path : routes_[static_cast<size_t>(Route::kAggregator)]) {
-    net::UdpOptions udp;
-    udp.local = multicast_group(incarnation_, path->to.port());
-    udp.reuse_address = true;  // Other ranks of this host listen too.
-    udp.receive_buffer_bytes = options_.socket_buffer_bytes;
-    auto socket = net::UdpSocket::open(udp);
-    if (!socket || !socket->join_group(interface)) continue;
-    socket_paths_.emplace_back(path, kListening);
-    if (!poller_.add(socket->fd(), 1 + socket_paths_.size())) {
-      socket_paths_.pop_back();
-      continue;
-    }
-    path->listening = std::make_unique<net::UdpSocket>(std::move(*socket));
-    path->tune_at = now;
+bool Engine::listen_to(Path& path) {
+  if (options_.flows > 1) return false;
+  auto socket = listener_at(multicast_group(incarnation_, path.to.port()));
+  if (socket == nullptr || !add_listener(*socket, &path)) return false;
+  path.listening = std::move(socket);
+  return true;
+}
+
+bool Engine::listen_to_members() {
+  if (!direct_group_ || routes_[static_cast<size_t>(Route::kDirect)].size() <= 2) return false;
+  auto socket = listener_at(*direct_group_);
+  if (socket == nullptr || !add_listener(*socket, nullptr)) return false;
+  members_listening_ = std::move(socket);
+  for (Path* path : routes_[static_cast<size_t>(Route::kDirect)]) {
+    members_by_address_[path->to] = path;
   }
+  return true;
+}
+
+/// A socket that has this multicast group's datagrams; nullptr if there is no way to it.
+std::unique_ptr<net::UdpSocket> Engine::listener_at(const net::Endpoint& group) {
+  const net::Endpoint interface = options_.local.unmapped();
+  if (interface.family() != net::Family::kIpv4) return nullptr;
+  net::UdpOptions udp;
+  udp.local = group;
+  udp.reuse_address = true;  // Other ranks of this host listen too.
+  udp.receive_buffer_bytes = options_.socket_buffer_bytes;
+  auto socket = net::UdpSocket::open(udp);
+  if (!socket || !socket->join_group(interface)) return nullptr;
+  return std::make_unique<net::UdpSocket>(std::move(*socket));
+}
+
+/// @param path  nullptr: of all members.
+bool Engine::add_listener(const net::UdpSocket& socket, Path* path) {
+  socket_paths_.emplace_back(path, kListening);
+  if (poller_.add(socket.fd(), 1 + socket_paths_.size())) return true;
+  socket_paths_.pop_back();
+  return false;
+}
+
+/// Whose words to all these are: a multicast group takes datagrams from anybody, this process
+/// included. @param path  of the one shard that is listened to; nullptr: of all members.
+Engine::Path* Engine::heard_from(Path* path, const net::Endpoint& from) const {
+  if (path != nullptr) return path->to == from ? path : nullptr;
+  const auto found = members_by_address_.find(from);
+  return found == members_by_address_.end() || found->second->local ? nullptr : found->second;
 }
 
 /// Asks again, or gives up.
 void Engine::run_tuning(Path& path, Instant now) {
   if (path.tune_rounds == kTuneRounds) {
     path.tune_at = Instant::never();
-    (void)poller_.remove(path.listening->fd());
-    path.listening.reset();
+    auto& socket = path.route == Route::kDirect ? members_listening_ : path.listening;
+    const bool needed =
+        path.route == Route::kDirect && std::ranges::any_of(paths_, [](const auto& other) {
+          return other->route == Route::kDirect &&
+                 (other->tuned || other->tune_at != Instant::never());
+        });
+    if (needed || socket == nullptr) return;
+    (void)poller_.remove(socket->fd());
+    socket.reset();
     return;
   }
   // The test is as long as results can be; what was heard is told in few words.
@@ -87,6 +137,18 @@ void Engine::on_tuned(Path& path, const wire::Header& header, size_t datagram_by
 void Engine::note_heard(Path& path, Instant now) {
   path.last_heard_at = now;
   path.unheard = path.unheard_probed = 0;
+}
+
+/// A network may also carry some multicasts and drop others: switches limit their rate.
+void Engine::note_tuned_result(Path& path, bool heard, bool probed) {
+  if (!heard) {
+    ++path.unheard;
+    path.unheard_probed += probed;
+    path.tuned_lost += probed;
+  }
+  if (++path.tuned_results < kLossEpoch) return;
+  if (path.tuned_lost * kLossShare > path.tuned_results) send_tuning(path, Tuning::kDeaf, 0);
+  path.tuned_results = path.tuned_lost = 0;
 }
 
 /// A network may stop carrying multicast: switches forget who listens. Results that had to be asked

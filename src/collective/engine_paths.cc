@@ -51,6 +51,7 @@ uint32_t largest_candidate(uint32_t limit) {
 Engine::Path& Engine::add_path(Route route, uint16_t shard, const net::Endpoint& to) {
   auto path = std::make_unique<Path>();
   path->route = route;
+  path->index = static_cast<uint32_t>(paths_.size());
   path->shard = shard;
   path->to = to;
   std::optional<auth::DatagramKey> key;

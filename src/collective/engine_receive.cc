@@ -14,31 +14,36 @@ namespace sumcast::collective {
 
 size_t Engine::receive(uint64_t token, Instant now) {
   net::UdpSocket* socket = direct_socket_.get();
-  const Path* heard = nullptr;  // A multicast group takes datagrams from anybody.
+  Path* path = nullptr;
+  bool listening = false;
   if (token >= 2) {
-    const auto& [path, flow] = socket_paths_[token - 2];
-    if (flow == kListening) heard = path;
-    socket = heard != nullptr ? path->listening.get() : path->sockets[flow].get();
+    path = socket_paths_[token - 2].first;
+    const uint16_t flow = socket_paths_[token - 2].second;
+    listening = flow == kListening;
+    socket = !listening        ? path->sockets[flow].get()
+             : path != nullptr ? path->listening.get()
+                               : members_listening_.get();
     if (socket == nullptr) return 0;  // It has just been given up.
   }
   size_t handled = 0;
   for (;;) {
     const size_t count = socket->receive(buffers_, batches_);
     for (size_t i = 0; i < count; ++i) {
-      if (heard != nullptr && !(batches_[i].from == heard->to)) {
+      const Path* const heard = listening ? heard_from(path, batches_[i].from) : nullptr;
+      if (listening && heard == nullptr) {
         buffers_.release(batches_[i].buffer);
         continue;
       }
       for (const auto datagram : net::segments(batches_[i])) {
         ++handled;
         if (faults_.active()) {
-          const uint32_t origin = heard != nullptr;
+          const uint32_t origin = heard != nullptr ? heard->index + 1 : 0;
           faults_.admit(datagram, origin, now,
                         [&](std::span<const std::byte> survivor, uint32_t from) {
-                          on_datagram(survivor, from != 0, now);
+                          on_datagram(survivor, from == 0 ? nullptr : paths_[from - 1].get(), now);
                         });
         } else {
-          on_datagram(datagram, heard != nullptr, now);
+          on_datagram(datagram, heard, now);
         }
       }
       buffers_.release(batches_[i].buffer);
@@ -47,7 +52,7 @@ size_t Engine::receive(uint64_t token, Instant now) {
   }
 }
 
-void Engine::on_datagram(std::span<const std::byte> datagram, bool heard, Instant now) {
+void Engine::on_datagram(std::span<const std::byte> datagram, const Path* heard, Instant now) {
   wire::Header header;
   if (wire::parse(datagram, header) != wire::ParseError::kNone) {
     ++counters_.malformed;
@@ -63,13 +68,19 @@ void Engine::on_datagram(std::span<const std::byte> datagram, bool heard, Instan
     ++counters_.unauthentic;
     return;
   }
-  if (heard) note_heard(*path, now);
+  if (heard != nullptr) {
+    if (heard != path) {  // Sent by one shard in another's name.
+      ++counters_.unauthentic;
+      return;
+    }
+    note_heard(*path, now);
+  }
   const size_t tag = signer_->tag_bytes();
   const auto payload =
       datagram.subspan(wire::kHeaderBytes, datagram.size() - wire::kHeaderBytes - tag);
   switch (header.kind) {
     case wire::Kind::kResult:
-      return on_result(*path, header, payload, heard, now);
+      return on_result(*path, header, payload, heard != nullptr, now);
     case wire::Kind::kAsk:
       return on_ask(*path, payload, now);
     case wire::Kind::kChallenge:
@@ -154,10 +165,7 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
-    if (path.tuned && !heard) {
-      ++path.unheard;
-      path.unheard_probed += delivery.probed;
-    }
+    if (path.tuned) note_tuned_result(path, heard, delivery.probed);
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {

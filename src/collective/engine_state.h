@@ -15,6 +15,7 @@ inline constexpr uint16_t kEmbeddedShardBit = 0x4000;
 /// The way to one shard.
 struct Engine::Path {
   Route route = Route::kDirect;
+  uint32_t index = 0;  // Among all paths.
   uint16_t shard = 0;  // As in its sender field, without kShardBit.
   bool local = false;  // In this process.
   net::Endpoint to;
@@ -28,13 +29,15 @@ struct Engine::Path {
   Instant retry_at = Instant::never();
 
   // Results to all at once (engine_multicast.cc).
-  std::unique_ptr<net::UdpSocket> listening;
-  Instant tune_at = Instant::never();  // When the next round is due.
+  std::unique_ptr<net::UdpSocket> listening;  // To a daemon's shard.
+  Instant tune_at = Instant::never();         // When the next round is due.
   uint32_t tune_rounds = 0;
   bool hears = false, tuned = false;  // The test; results, says the shard.
   Instant last_heard_at{};
   uint32_t unheard = 0;         // Results that came alone since then,
   uint32_t unheard_probed = 0;  // and of these, asked for.
+  uint32_t tuned_results = 0;   // Results since the loss was last looked at,
+  uint32_t tuned_lost = 0;      // and of these, those that came alone when asked for.
 
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/ids.h"
+#include "control/plan.h"
 #include "net/address.h"
 
 namespace sumcast::collective {
@@ -22,6 +24,15 @@ enum class Tuning : uint32_t {
 inline net::Endpoint multicast_group(Incarnation incarnation, uint16_t shard_port) {
   return net::Endpoint::site_group(
       static_cast<uint16_t>(incarnation.value ^ (incarnation.value >> 16)), shard_port);
+}
+
+/// All embedded shards of a job share one group, so that a worker listens at one socket: it has the
+/// port of the first member's shard. None if the plan does not say where that is.
+inline std::optional<net::Endpoint> direct_multicast_group(const control::JobPlan& plan) {
+  if (plan.members.empty()) return std::nullopt;
+  const auto first = net::parse_endpoint(plan.members[0].shard);
+  if (!first) return std::nullopt;
+  return multicast_group(plan.incarnation, first->port());
 }
 
 }  // namespace sumcast::collective

@@ -8,9 +8,15 @@
 namespace sumcast::collective {
 namespace {
 
-/// Operations until results go to all at once; so many are far more than it takes.
+/// Operations until results go to all at once, of every shard; so many are far more than it takes.
 void warm_up(Cluster& cluster) {
-  for (int i = 0; i < 400 && cluster.shard_work(ShardWork::kMulticast) == 0; ++i) {
+  const auto is_warm = [&] {
+    if (cluster.host) return cluster.shard_work(ShardWork::kMulticast) > 0;
+    return std::ranges::all_of(cluster.engines, [](auto& engine) {
+      return engine->shard_counters()[ShardWork::kMulticast] > 0;
+    });
+  };
+  for (int i = 0; i < 400 && !is_warm(); ++i) {
     check_all_reduce(cluster, 100, 1, WireFormat::kNative);
     std::this_thread::sleep_for(1ms);
   }
@@ -20,6 +26,12 @@ TEST(Multicast, GroupsAreOfTheSiteAndDifferByJob) {
   const net::Endpoint group = multicast_group(Incarnation(0x12345678), 4711);
   EXPECT_EQ(group.text(), "239.255.68.76:4711");
   EXPECT_FALSE(group == multicast_group(Incarnation(0x12345679), 4711));
+  control::JobPlan plan;
+  plan.incarnation = Incarnation(0x12345678);
+  EXPECT_FALSE(direct_multicast_group(plan));
+  plan.members.resize(2);
+  plan.members[0].shard = "10.0.0.1:4711";
+  EXPECT_EQ(direct_multicast_group(plan), group);
 }
 
 TEST(Multicast, ResultsGoOnceToAllWhoListen) {
@@ -39,11 +51,42 @@ TEST(Multicast, ResultsGoOnceToAllWhoListen) {
   }
 }
 
+/// Each member's shard speaks to all others at once; they are one audience at one socket.
+TEST(Multicast, EmbeddedShardsSendResultsOnceToo) {
+  std::string reason;
+  const auto hosts = net::NamespacePair::open(reason);
+  for (const bool secure : {true, false}) {
+    for (const net::NamespacePair* where :
+         {static_cast<net::NamespacePair*>(nullptr), hosts.get()}) {
+      Cluster cluster(4, {.secure = secure, .hosts = where});
+      warm_up(cluster);
+      for (auto& engine : cluster.engines) {
+        ASSERT_GT(engine->shard_counters()[ShardWork::kMulticast], 0u) << "so does a pair of veth";
+      }
+      const uint64_t results = cluster.shard_work(ShardWork::kResults);
+      const uint64_t packets = cluster.shard_work(ShardWork::kPacketsSent);
+      const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
+      check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
+      const uint64_t more = cluster.shard_work(ShardWork::kResults) - results;
+      const uint64_t again = cluster.shard_work(ShardWork::kRepairs) - repairs;
+      EXPECT_GT(more, 1500u);
+      EXPECT_LT(cluster.shard_work(ShardWork::kPacketsSent) - packets, 2 * more + again)
+          << "three times, if each got its own";
+    }
+  }
+  if (hosts == nullptr) GTEST_SKIP() << "only on loopback: " << reason;
+}
+
 TEST(Multicast, WhoDoesNotListenGetsItsOwn) {
-  Cluster cluster(4, {.aggregator = true, .listeners = 3});
-  warm_up(cluster);
-  EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
-  check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+  for (const bool aggregator : {true, false}) {
+    Cluster cluster(4, {.aggregator = aggregator, .listeners = 3});
+    for (int i = 0; i < 400 && cluster.shard_work(ShardWork::kMulticast) == 0; ++i) {
+      check_all_reduce(cluster, 100, 1, WireFormat::kNative);
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+    check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
+  }
 }
 
 TEST(Multicast, OneListenerAloneIsAnsweredAlone) {
@@ -78,11 +121,22 @@ TEST(Multicast, QuietMembersAreAnsweredAlone) {
 TEST(Multicast, IsExactUnderLossDuplicationAndReordering) {
   net::FaultPlan faults;
   faults.loss = faults.duplicate = faults.reorder = 0.03;
-  Cluster cluster(3, {.aggregator = true, .faults = faults});
-  warm_up(cluster);
-  EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
-  check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
-  EXPECT_EQ(cluster.shard_work(ShardWork::kUntuned), 0u) << "a little loss is no deafness";
+  for (const bool aggregator : {true, false}) {
+    Cluster cluster(3, {.aggregator = aggregator, .faults = faults});
+    warm_up(cluster);
+    EXPECT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+    check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
+    EXPECT_EQ(cluster.shard_work(ShardWork::kUntuned), 0u) << "a little loss is no deafness";
+  }
+}
+
+/// The daemon's host gets a switch between its own interface and the cable.
+bool put_switch(const net::NamespacePair& hosts) {
+  return hosts.in_a(
+      "ip link add switch type bridge && ip link set va master switch && "
+      "ip link add own type veth peer name port && ip link set port master switch && "
+      "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
+      "ip link set own up && ip link set port up && ip link set switch up");
 }
 
 /// A switch that forgets who listens: the group's datagrams end, all others go on.
@@ -90,13 +144,7 @@ TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
   std::string reason;
   const auto hosts = net::NamespacePair::open(reason);
   if (hosts == nullptr) GTEST_SKIP() << reason;
-  // The daemon's host gets a switch between its own interface and the cable.
-  if (!hosts->in_a("ip link add switch type bridge && ip link set va master switch && "
-                   "ip link add own type veth peer name port && ip link set port master switch && "
-                   "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
-                   "ip link set own up && ip link set port up && ip link set switch up")) {
-    GTEST_SKIP() << "needs the kernel's bridge";
-  }
+  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
   Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
   warm_up(cluster);
   ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
@@ -115,6 +163,32 @@ TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
   }
   EXPECT_LT(fewest, 100u);
   EXPECT_EQ(cluster.shard_work(ShardWork::kMulticast), multicast);
+}
+
+/// A switch that limits the rate of multicasts: some are always heard, too many are not.
+TEST(Multicast, WhoHearsTooLittleGetsItsOwn) {
+  std::string reason;
+  const auto hosts = net::NamespacePair::open(reason);
+  if (hosts == nullptr) GTEST_SKIP() << reason;
+  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
+  Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
+  warm_up(cluster);
+  ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
+  std::atomic<bool> stop{false};
+  std::thread limits([&] {
+    while (!stop) {
+      for (const char* flood : {"off", "on"}) {
+        EXPECT_TRUE(hosts->in_a(std::string("bridge link set dev va mcast_flood ") + flood));
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+  });
+  for (int i = 0; i < 60 && cluster.shard_work(ShardWork::kUntuned) < 2; ++i) {
+    check_all_reduce(cluster, 100000, 1, WireFormat::kNative);
+  }
+  stop = true;
+  limits.join();
+  EXPECT_GE(cluster.shard_work(ShardWork::kUntuned), 2u);
 }
 
 }  // namespace

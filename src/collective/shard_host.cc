@@ -1,9 +1,11 @@
 #include "collective/shard_host.h"
+#include "collective/multicast.h"
 
 #include <algorithm>
 
 #include "auth/derive.h"
 #include "base/assert.h"
+#include "collective/multicast.h"
 #include "collective/shard_state.h"
 
 namespace sumcast::collective {
@@ -76,8 +78,14 @@ void ShardHost::start_job(const control::JobPlan& plan, const std::optional<auth
   std::optional<auth::DatagramKey> downlink;
   if (key) downlink = auth::derive_downlink_key(*key, plan.incarnation, plan.epoch);
   const auto sender = static_cast<uint16_t>(wire::kShardBit | options_.index);
-  auto job = std::unique_ptr<Job>(
-      new Job{plan.incarnation, plan.epoch, {}, {}, Signer(sender, downlink), {}, {}, {}, nullptr});
+  auto job = std::make_unique<Job>(plan.incarnation, plan.epoch, Signer(sender, downlink));
+  if (!options_.socket_per_member) {
+    job->direct_group = direct_multicast_group(plan);
+    job->shares_address = std::ranges::count_if(plan.members, [&](const control::Member& member) {
+                            const auto shard = net::parse_endpoint(member.shard);
+                            return shard && shard->same_address(endpoint());
+                          }) > 1;
+  }
   for (size_t i = 0; i < plan.members.size(); ++i) {
     const Rank rank(static_cast<uint16_t>(i));
     std::optional<auth::DatagramKey> worker;
@@ -254,7 +262,7 @@ void ShardHost::on_datagram(const Arrival& in) {
     case wire::Kind::kPing:
       return on_ping(job, header, payload);
     case wire::Kind::kTuneIn:
-      return on_tune_in(job, header, in.bytes.size());
+      return on_tune_in(job, header, in.bytes.size(), in.now);
     default:
       return;  // What only shards send: nothing to do with it.
   }

@@ -83,7 +83,7 @@ struct ShardHostOptions {
   uint16_t index = 0;              ///< Shard index in the jobs it serves, without kShardBit.
   net::Endpoint listen;            ///< Port 0: any.
   bool socket_per_member = false;  ///< Daemon: a connected socket for each flow of each member.
-  bool multicast = true;           ///< With socket_per_member: results to all at once (P19).
+  bool multicast = true;           ///< Results to all at once (P19).
   int socket_buffer_bytes = 212992;
   uint32_t receive_buffers = 64;  ///< Of 64 KiB each.
   net::FaultPlan faults;
@@ -184,7 +184,7 @@ class ShardHost {
   bool adopt_flow(Member& member, uint16_t flow, const net::Endpoint& from);
 
   Outlet* outlet_at(Job& job, const net::Endpoint& local);
-  void on_tune_in(Job& job, const wire::Header& header, size_t datagram_bytes);
+  void on_tune_in(Job& job, const wire::Header& header, size_t datagram_bytes, Instant now);
   static bool serves(const Outlet& outlet, const Group& group);
 
   void fan_out(Group& group);
@@ -198,6 +198,7 @@ class ShardHost {
                   std::span<const std::byte> payload);
   void send_signed(Job& job, net::UdpSocket& socket, const net::Endpoint* to, wire::Header header,
                    std::span<const std::byte> payload);
+  net::UdpSocket& socket_of(Outlet& outlet);
   void retry_blocked();
   Group* group_of_slot(Job& job, uint16_t slot);
   uint32_t intern(const net::Endpoint& origin);

@@ -115,11 +115,12 @@ void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
     }
   }
   net::SendRun run;
-  run.to = flow == nullptr || flow->socket ? nullptr : &flow->to;
+  if (outlet != nullptr && !outlet->own) run.to = &outlet->group;
+  if (flow != nullptr && !flow->socket) run.to = &flow->to;
   run.parts = {parts.data(), count};
   run.datagram_bytes = run.last_bytes = bytes;
   run.datagrams = static_cast<uint32_t>(slots.size());
-  net::UdpSocket& socket = outlet != nullptr ? outlet->socket
+  net::UdpSocket& socket = outlet != nullptr ? socket_of(*outlet)
                            : flow->socket    ? *flow->socket
                                              : socket_;
   net::SendOutcome outcome = socket.send(run);

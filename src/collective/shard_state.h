@@ -18,9 +18,12 @@ struct ShardHost::Flow {
 
 /// The way to all members at once that know this shard by one address of its host (P19).
 struct ShardHost::Outlet {
-  explicit Outlet(net::UdpSocket way) : socket(std::move(way)) {}
-  net::UdpSocket socket;  // Connected to the multicast group.
+  net::Endpoint at;                     // That address.
+  std::unique_ptr<net::UdpSocket> own;  // Connected to the multicast group; none: the shard's,
+  net::Endpoint group;                  // which must be told.
   std::vector<Rank> listeners;
+  Instant tested_at{};  // The last test said to all, and how long it was.
+  size_t tested_bytes = 0;
 };
 
 struct ShardHost::Member {
@@ -90,10 +93,15 @@ struct ShardHost::Group {
 };
 
 struct ShardHost::Job {
+  Job(Incarnation which, Epoch now, Signer name)
+      : incarnation(which), epoch(now), signer(std::move(name)) {}
+
   Incarnation incarnation;
   Epoch epoch;
   std::vector<Member> members;
   std::vector<std::unique_ptr<Outlet>> outlets;
+  std::optional<net::Endpoint> direct_group;  // Of an embedded shard.
+  bool shares_address = false;                // Its own, with shards of other members.
   Signer signer;
   std::vector<int32_t> group_of_slot;  // Index into groups, -1: free.
   std::vector<std::unique_ptr<Group>> groups;

@@ -26,7 +26,8 @@ struct Cluster {
     net::FaultPlan faults = {};
     uint32_t slots = 64;
     uint16_t flows = 1;
-    /// The daemon is host A, all engines are on host B. None: loopback.
+    /// The daemon is host A (without one, the first engine is), all others are on host B. None:
+    /// loopback.
     const net::NamespacePair* hosts = nullptr;
     size_t listeners = SIZE_MAX;  ///< Engines beyond so many want no multicast.
   };
@@ -45,8 +46,10 @@ struct Cluster {
       e.faults.seed = i + 1;
       e.flows = options.flows;
       e.multicast = i < options.listeners;
-      const auto there = on_host_b();
-      if (options_.hosts != nullptr) e.local = *net::parse_endpoint("10.77.0.2:0");
+      const auto there = on_host_of(i);
+      if (options_.hosts != nullptr) {
+        e.local = *net::parse_endpoint(is_on_host_a(i) ? "10.77.0.1:0" : "10.77.0.2:0");
+      }
       auto engine = Engine::create(std::move(e));
       EXPECT_TRUE(engine.has_value()) << engine.error().what;
       engines.push_back(std::move(*engine));
@@ -125,7 +128,7 @@ struct Cluster {
     std::vector<std::thread> threads;
     for (size_t i = 0; i < engines.size(); ++i) {
       threads.emplace_back([&, i] {
-        const auto there = on_host_b();
+        const auto there = on_host_of(i);
         body(i);
       });
     }
@@ -137,12 +140,20 @@ struct Cluster {
     if (options_.hosts == nullptr) return nullptr;
     return std::unique_ptr<Inside>(new Inside(options_.hosts->inside_a()));
   }
-  std::unique_ptr<Inside> on_host_b() const {
+  bool is_on_host_a(size_t engine) const { return engine == 0 && !options_.aggregator; }
+  std::unique_ptr<Inside> on_host_of(size_t engine) const {
     if (options_.hosts == nullptr) return nullptr;
+    if (is_on_host_a(engine)) return on_host_a();
     return std::unique_ptr<Inside>(new Inside(options_.hosts->inside_b()));
   }
 
+  /// Of the daemon, or of all embedded shards together.
   uint64_t shard_work(ShardWork what) {
+    uint64_t total = 0;
+    if (!host) {
+      for (auto& engine : engines) total += engine->shard_counters()[what];
+      return total;
+    }
     std::lock_guard lock(daemon_mutex);
     return host->counters()[what];
   }

@@ -27,8 +27,9 @@ ControlClient::~ControlClient() = default;
 
 const Welcome& ControlClient::welcome() const { return loop_->welcome(); }
 
-Result<GroupPlan> ControlClient::open_group(const OpenGroup& request) {
-  return loop_->open_group(request);
+Result<GroupPlan> ControlClient::open_group(const OpenGroup& request,
+                                            std::optional<GroupId> beside) {
+  return loop_->open_group(request, beside ? beside : request.leaders_of);
 }
 
 void ControlClient::close_group(GroupId group) { loop_->close_group(group); }

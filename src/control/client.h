@@ -74,8 +74,10 @@ class ControlClient {
   /// Opens a group together with its other members; waits for them until `request.timeout`. Calls
   /// with different keys may wait at the same time.
   /// Errors: kTimeout and kMismatch (naming the ranks), kNoSlots, kAborted (a member is gone, or
-  /// the coordinator), kInvalidArgument.
-  Result<GroupPlan> open_group(const OpenGroup& request);
+  /// the coordinator), kInvalidArgument; whatever ended the group that this one belongs to.
+  /// @param beside  An open group with whose abort the waiting ends; `leaders_of` is one, too.
+  Result<GroupPlan> open_group(const OpenGroup& request,
+                               std::optional<GroupId> beside = std::nullopt);
   /// This rank uses the group no more.
   void close_group(GroupId group);
 

@@ -58,7 +58,7 @@ void ClientLoop::post(ClientMessage message) {
   wake_up_.signal();
 }
 
-Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request) {
+Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request, std::optional<GroupId> beside) {
   std::unique_lock lock(mutex_);
   if (abort_of_all_) return fail(*abort_of_all_);
   if (!requests_.emplace(request.key, Request{}).second) {
@@ -67,13 +67,17 @@ Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request) {
   }
   outbox_.push_back(request);
   wake_up_.signal();
-  const auto has_answer = [&] { return requests_.at(request.key).answered || abort_of_all_; };
+  const auto ended_beside = [&] { return beside ? aborts_.find(*beside) : aborts_.end(); };
+  const auto has_answer = [&] {
+    return requests_.at(request.key).answered || abort_of_all_ || ended_beside() != aborts_.end();
+  };
   answered_.wait_for(lock, request.timeout + kOpenAnswerTime, has_answer);
   const Request answer = std::move(requests_.at(request.key));
   requests_.erase(request.key);
   if (answer.refusal) return fail(*answer.refusal);
   if (answer.answered) return answer.plan;
   if (abort_of_all_) return fail(*abort_of_all_);
+  if (const auto ended = ended_beside(); ended != aborts_.end()) return fail(ended->second);
   return fail(
       ErrorCode::kTimeout,
       fmt::format("group \"{}\": the coordinator at {} does not answer", request.key, where_));
@@ -257,8 +261,8 @@ void ClientLoop::settle_abort(std::optional<GroupId> group, const Error& error,
       if (abort_of_all_) return;
       abort_of_all_ = error;
       late_.clear();
-      answered_.notify_all();
     }
+    answered_.notify_all();
   }
   observer_.on_abort(group, error, ranks);
 }

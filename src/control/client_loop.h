@@ -27,7 +27,7 @@ class ClientLoop {
   Result<void> start();
 
   const Welcome& welcome() const { return welcome_; }
-  Result<GroupPlan> open_group(const OpenGroup& request);
+  Result<GroupPlan> open_group(const OpenGroup& request, std::optional<GroupId> beside);
   void close_group(GroupId group);
   std::optional<Error> abort_of(GroupId group) const;
   std::optional<Error> lost() const;

@@ -131,7 +131,7 @@ Result<void> UdpSocket::join_group(const Endpoint& interface) {
                            errno));
 }
 
-Result<void> UdpSocket::send_to_groups() {
+Result<void> UdpSocket::send_to_groups(bool this_host) {
   constexpr int kThisLink = 1;
   ip_mreqn request{};
   request.imr_address = ipv4_of(local_);
@@ -140,7 +140,7 @@ Result<void> UdpSocket::send_to_groups() {
     error = errno;
   }
   if (error == 0) error = set_option(fd_.get(), IPPROTO_IP, IP_MULTICAST_TTL, kThisLink);
-  if (error == 0) error = set_option(fd_.get(), IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+  if (error == 0) error = set_option(fd_.get(), IPPROTO_IP, IP_MULTICAST_LOOP, this_host);
   if (error == 0) return {};
   return fail(system_error(
       fmt::format("cannot send to multicast groups from {}", local_.address_text()), error));

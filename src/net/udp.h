@@ -162,9 +162,10 @@ class UdpSocket {
   /// Of a socket bound to an IPv4 multicast group: has the group's datagrams delivered here when
   /// they come in by the interface that has `interface`'s address. Errors: kSystem.
   Result<void> join_group(const Endpoint& interface);
-  /// Datagrams to a multicast group leave by the interface of this socket's own IPv4 address, reach
-  /// its link and no further, and this host's members too. Before connect(). Errors: kSystem.
-  Result<void> send_to_groups();
+  /// Datagrams to a multicast group leave by the interface of this socket's own IPv4 address and
+  /// reach its link and no further. Before connect(). Errors: kSystem.
+  /// @param this_host  Members on this host, the sender's own process included, get them as well.
+  Result<void> send_to_groups(bool this_host);
 
   const Endpoint& local() const { return local_; }  ///< With the port that was given.
   bool is_connected() const { return connected_; }

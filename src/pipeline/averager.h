@@ -28,6 +28,11 @@ class Averager {
   /// Waits until it is done, at most until the operation's own deadline.
   virtual Result<void> finish_mean(uint32_t slot) = 0;
 
+  /// How many ways of summing means it has (algorithms, wire types), and the one for those that
+  /// begin from now on, counted from 0. All ranks choose at the same mean.
+  virtual uint32_t ways() const { return 1; }
+  virtual void choose(uint32_t) {}
+
   /// The same for sums of a few numbers; slots are their own.
   virtual Result<void> begin_sum(uint32_t slot, std::span<double> values) = 0;
   virtual Result<void> finish_sum(uint32_t slot) = 0;

@@ -11,18 +11,18 @@
 namespace sumcast::pipeline {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'65'6e'69'6c'65'70'69;  // "ipeline1"
+constexpr uint64_t kMagic = 0x32'65'6e'69'6c'65'70'69;  // "ipeline2"
 
 /// What must be equal for a checkpoint to mean the same; a mismatch is named.
 struct Fingerprint {
   uint64_t parameters = 0, planes = 0, width = 0, forecast = 0, compensation = 0, late = 0;
-  uint64_t guarded = 0, ranks = 0, rank = 0;
+  uint64_t guarded = 0, ways = 0, ranks = 0, rank = 0;
   std::string encoder;
 };
 
 void write(CheckpointWriter& out, const Fingerprint& f) {
   for (const uint64_t field : {f.parameters, f.planes, f.width, f.forecast, f.compensation, f.late,
-                               f.guarded, f.ranks, f.rank}) {
+                               f.guarded, f.ways, f.ranks, f.rank}) {
     out.number(field);
   }
   out.text(f.encoder);
@@ -42,10 +42,47 @@ void check(CheckpointReader& in, const Fingerprint& f) {
   same("compensation", f.compensation);
   same("late parameters:", f.late);
   same("guards:", f.guarded);
+  same("ways to choose from:", f.ways);
   same("ranks:", f.ranks);
   same("rank", f.rank);
   if (const std::string encoder = in.text(); encoder != f.encoder) {
     in.refuse(fmt::format("it has the encoder '{}', this run '{}'", encoder, f.encoder));
+  }
+}
+
+void write(CheckpointWriter& out, bool tunes, const Retuner::State& state) {
+  const TunerState& t = state.tuner;
+  for (const uint64_t field :
+       {uint64_t{tunes}, uint64_t{state.skip}, uint64_t{state.left}, uint64_t{t.choice.width},
+        uint64_t{t.choice.way}, uint64_t{t.candidate.width}, uint64_t{t.candidate.way},
+        uint64_t{t.agreed}, uint64_t{t.unseen}, t.windows, uint64_t{t.bare}}) {
+    out.number(field);
+  }
+  for (const double field : {t.compute_s, t.speed, t.stolen_s}) out.real(field);
+  for (const TunerState::Line& line : t.lines) {
+    out.number(line.measured);
+    out.number(line.settled);
+    out.number(line.late_width);
+    for (const double field : {line.latency_s, line.occupancy_s, line.speed}) out.real(field);
+  }
+}
+
+void read(CheckpointReader& in, size_t ways, bool& tunes, Retuner::State& state) {
+  TunerState& t = state.tuner;
+  tunes = in.number() != 0;
+  for (uint32_t* field : {&state.skip, &state.left, &t.choice.width, &t.choice.way,
+                          &t.candidate.width, &t.candidate.way, &t.agreed, &t.unseen}) {
+    *field = static_cast<uint32_t>(in.number());
+  }
+  t.windows = in.number();
+  t.bare = in.number() != 0;
+  for (double* field : {&t.compute_s, &t.speed, &t.stolen_s}) *field = in.real();
+  t.lines.resize(ways);
+  for (TunerState::Line& line : t.lines) {
+    line.measured = in.number() != 0;
+    line.settled = in.number() != 0;
+    line.late_width = static_cast<uint32_t>(in.number());
+    for (double* field : {&line.latency_s, &line.occupancy_s, &line.speed}) *field = in.real();
   }
 }
 
@@ -61,7 +98,8 @@ Result<std::vector<std::byte>> Pipeline::save() {
   out.number(kMagic);
   write(out, {weights_.size(), planes_.size(), options_.width, static_cast<uint64_t>(forecast_),
               static_cast<uint64_t>(options_.compensation), late_count(), guard_ ? 1u : 0u,
-              averager_.ranks(), averager_.rank(), encoder_ ? encoder_->name() : ""});
+              options_.tune ? options_.tune->ways.size() : 0, averager_.ranks(), averager_.rank(),
+              encoder_ ? encoder_->name() : ""});
   for (const uint64_t field : {steps_, next_, uint64_t{in_flight_}, last_ ? *last_ + 1 : 0,
                                uint64_t{width_}, count_late_, count_fresh_}) {
     out.number(field);
@@ -74,12 +112,14 @@ Result<std::vector<std::byte>> Pipeline::save() {
     for (const double field : {g.loss, g.lowest, g.alignment}) out.real(field);
     for (const uint64_t field : {g.seen, g.bad}) out.number(field);
   }
+  if (retuner_) write(out, tunes_, retuner_->state());
   const uint64_t oldest = next_ - in_flight_;
   for (uint64_t index = last_ ? *last_ : oldest; index < next_; ++index) {
     const Flight& kept = flight(index);
     out.real(kept.rate);
     out.number(kept.step);
-    out.number(kept.fact_count);
+    out.number(kept.hashed ? 1 : 0);
+    out.number(kept.facts.size());
     for (const double fact : kept.facts) out.real(fact);
     // A mean that was reduced in the model's own buffer is not needed any more.
     out.number(kept.storage.empty() ? 0 : 1);
@@ -98,7 +138,8 @@ Result<void> Pipeline::restore(std::span<const std::byte> bytes) {
   if (in.number() != kMagic) in.refuse("it was not written by a pipeline of this version");
   check(in, {weights_.size(), planes_.size(), options_.width, static_cast<uint64_t>(forecast_),
              static_cast<uint64_t>(options_.compensation), late_count(), guard_ ? 1u : 0u,
-             averager_.ranks(), averager_.rank(), encoder_ ? encoder_->name() : ""});
+             options_.tune ? options_.tune->ways.size() : 0, averager_.ranks(), averager_.rank(),
+             encoder_ ? encoder_->name() : ""});
   const uint64_t steps = in.number(), next = in.number(), in_flight = in.number();
   const uint64_t last = in.number(), width = in.number();
   const uint64_t count_late = in.number(), count_fresh = in.number();
@@ -121,18 +162,30 @@ Result<void> Pipeline::restore(std::span<const std::byte> bytes) {
     guarding.seen = static_cast<uint32_t>(in.number());
     guarding.bad = static_cast<uint32_t>(in.number());
   }
+  bool tunes = false;
+  Retuner::State tuning;
+  if (retuner_) read(in, options_.tune->ways.size(), tunes, tuning);
   std::vector<Flight> flights;
   for (uint64_t index = first; index < next && !in.failed(); ++index) {
     Flight& kept = flights.emplace_back();
     kept.rate = static_cast<float>(in.real());
     kept.step = in.number();
-    kept.fact_count = std::min<uint64_t>(in.number(), kept.facts.size());
-    for (double& fact : kept.facts) fact = in.real();
+    kept.hashed = in.number() != 0;
+    const uint64_t facts = in.number();
+    const uint64_t others = kept.hashed ? 1 + kWitnesses : 1;
+    if (facts != 0 && facts != others && facts != others + kStepTimes * averager_.ranks()) {
+      in.refuse("its numbers contradict each other");
+    }
+    for (uint64_t i = 0; i < facts && !in.failed(); ++i) kept.facts.push_back(in.real());
     if (in.number() != 0) kept.storage = in.floats(n);
     if (in.number() != 0) kept.own = in.floats(n);
     if (in.number() != 0) kept.then = in.floats(n);
   }
   if (auto read = in.finish(); !read) return read;
+  if (retuner_ && !retuner_->restore(tuning)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "this checkpoint cannot be taken up: what it says of the width is not possible");
+  }
 
   steps_ = steps;
   next_ = next;
@@ -146,6 +199,8 @@ Result<void> Pipeline::restore(std::span<const std::byte> bytes) {
   planes_ = std::move(planes);
   if (feedback_) std::copy(residual.begin(), residual.end(), feedback_->residual().begin());
   if (guard_) guard_->restore(guarding);
+  tunes_ = tunes;
+  if (retuner_) averager_.choose(retuner_->choice().way);
   for (size_t i = 0; i < flights.size(); ++i) {
     Flight& here = flight(first + i);
     here = std::move(flights[i]);

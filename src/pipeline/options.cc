@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace sumcast::pipeline {
@@ -53,6 +54,18 @@ std::vector<std::string> PipelineOptions::validate() const {
     require(guard->loss_factor > 1,
             fmt::format("guard loss_factor must be above 1, not {}", guard->loss_factor));
     require(guard->patience >= 1, "guard patience must be at least 1");
+  }
+  if (tune) {
+    require(!tune->ways.empty(), "tune ways must name one at least");
+    for (size_t i = 1; i < tune->ways.size(); ++i) {
+      const auto before = tune->ways.begin() + static_cast<ptrdiff_t>(i);
+      require(std::find(tune->ways.begin(), before, tune->ways[i]) == before,
+              "tune ways must differ");
+    }
+    require(tune->first_steps >= 2 && tune->window_steps >= kWidthMax,
+            fmt::format("tune windows must have {} steps at least, the first 2", kWidthMax));
+    require(tune->patience >= 1, "tune patience must be at least 1");
+    require(tune->recheck_windows >= 1, "tune recheck_windows must be at least 1");
   }
   return problems;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/guard.h"
+#include "pipeline/tuner.h"
 
 namespace sumcast::pipeline {
 
@@ -53,6 +54,8 @@ struct PipelineOptions {
   /// the late layers, whose gradients backward completes first.
   size_t fresh_from = SIZE_MAX;
   std::optional<GuardOptions> guard;  ///< Falls back to K = 1, on all ranks at one step.
+  /// Chooses the width, 1 to `width`, and the averager's way by what steps take; starts with 1.
+  std::optional<TunerOptions> tune;
   uint32_t hash_every =
       100;  ///< Steps between comparisons of the committed weights' bits; 0: never.
 

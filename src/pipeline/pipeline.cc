@@ -24,7 +24,7 @@ bool needs_own(Forecast forecast) {
 }  // namespace
 
 Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Averager& averager,
-                   std::span<float> weights, std::unique_ptr<Encoder> encoder)
+                   std::span<float> weights, std::unique_ptr<Encoder> encoder, ClockFn now)
     : options_(options),
       rule_(rule),
       averager_(averager),
@@ -42,6 +42,14 @@ Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Avera
   planes_.assign(rule.planes(), std::vector<float>(weights.size(), 0.0f));
   if (encoder_ && encoder_->wants_feedback()) feedback_.emplace(weights.size());
   if (options.guard) guard_.emplace(*options.guard);
+  if (options.tune) {
+    SUMCAST_ASSERT(options.tune->ways.size() == averager.ways());
+    retuner_.emplace(*options.tune, options.width, averager.rank(), averager.ranks(),
+                     static_cast<double>(late_count() * sizeof(float)), std::move(now));
+    tunes_ = true;
+    width_ = 1;
+    averager_.choose(0);
+  }
   if (has_fresh()) fresh_.resize(weights.size() - late_count());
   if (forecast_ != Forecast::kNone) {
     warmup_ = std::max<uint64_t>(warmup_, 1);
@@ -51,7 +59,16 @@ Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Avera
   }
 }
 
-uint32_t Pipeline::width() const { return steps_ < warmup_ ? 1 : width_; }
+std::span<const double> Pipeline::Flight::witnesses() const {
+  return std::span(facts).subspan(1, hashed ? kWitnesses : 0);
+}
+
+std::span<const double> Pipeline::Flight::times() const {
+  const size_t before = facts.empty() ? 0 : 1 + (hashed ? kWitnesses : 0);
+  return std::span(facts).subspan(before);
+}
+
+uint32_t Pipeline::width() const { return steps_ < warmup_ || draining_ ? 1 : width_; }
 
 std::span<const float> Pipeline::committed() const {
   return committed_.empty() ? std::span<const float>(weights_) : std::span(committed_);
@@ -74,21 +91,30 @@ Result<StepReport> Pipeline::step(std::span<float> gradient, float loss, float r
   if (has_fresh()) {
     if (auto done = apply_fresh(flight(next_ - 1), report); !done) return within(done.error());
   }
-  // The guard may lower the width while gradients are applied: then all of them are.
+  // Guard and tuner may change the width while gradients are applied: then all of them are.
   while (in_flight_ >= width()) {
     if (auto done = apply_oldest(report); !done) return within(done.error());
   }
+  const bool counts = steps_ >= warmup_;
+  draining_ = false;
   ++steps_;
   forecast_weights();
+  if (tunes_) retuner_->step_ended(counts);
   return report;
 }
 
 Result<StepReport> Pipeline::flush() {
   StepReport report;
   while (in_flight_ > 0) {
+    const Flight& oldest = flight(next_ - in_flight_);
+    const Instant begun = oldest.begun;
+    const bool last = in_flight_ == 1 && !oldest.arrived;
     if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
+    if (last && tunes_) retuner_->drained(begun);
   }
+  draining_ = false;
   forecast_weights();
+  if (tunes_) retuner_->interrupted();
   return report;
 }
 
@@ -99,7 +125,9 @@ Result<StepReport> Pipeline::set_width(uint32_t width) {
                             options_.width, width));
   }
   Result<StepReport> flushed = flush();
-  if (flushed) width_ = width;
+  if (!flushed) return flushed;
+  width_ = width;
+  tunes_ = false;
   return flushed;
 }
 
@@ -112,6 +140,7 @@ Result<void> Pipeline::launch(std::span<float> gradient, float loss, float rate)
   newest.arrived = false;
   // Nothing will read the mean after this step if no step is ever delayed: no copy then.
   const bool in_place = options_.width == 1 && !guard_;
+  if (tunes_) newest.begun = retuner_->now();
   if (in_place) {
     newest.mean = gradient;
   } else {
@@ -139,39 +168,47 @@ Result<void> Pipeline::launch(std::span<float> gradient, float loss, float rate)
       return begun;
     }
   }
-  newest.fact_count = 0;
-  if (guard_) newest.fact_count = 1;
-  newest.facts[0] = loss;
-  if (options_.hash_every > 0 && steps_ % options_.hash_every == 0) {
-    newest.fact_count = newest.facts.size();
+  return begin_facts(newest, loss);
+}
+
+Result<void> Pipeline::begin_facts(Flight& newest, float loss) {
+  newest.facts.clear();
+  newest.hashed = options_.hash_every > 0 && steps_ % options_.hash_every == 0;
+  std::vector<double> times;
+  if (tunes_) times = retuner_->due();
+  if (!guard_ && !newest.hashed && times.empty()) return {};
+  newest.facts.push_back(loss);
+  if (newest.hashed) {
     const auto witnesses = witnesses_of(hash_of_bits(committed()));
-    std::copy(witnesses.begin(), witnesses.end(), newest.facts.begin() + 1);
+    newest.facts.insert(newest.facts.end(), witnesses.begin(), witnesses.end());
   }
-  if (newest.fact_count == 0) return {};
-  return averager_.begin_sum(mean_slot(index), std::span(newest.facts).first(newest.fact_count));
+  newest.facts.insert(newest.facts.end(), times.begin(), times.end());
+  return averager_.begin_sum(mean_slot(next_ - 1), newest.facts);
 }
 
 Result<void> Pipeline::arrive(uint64_t index) {
   Flight& due = flight(index);
   if (due.arrived) return {};
-  if (late_count() > 0) {
-    if (auto done = averager_.finish_mean(mean_slot(index)); !done) return done;
-  }
-  if (due.fact_count > 0) {
-    if (auto done = averager_.finish_sum(mean_slot(index)); !done) return done;
-  }
-  due.arrived = true;
-  return {};
+  const auto wait = [&]() -> Result<void> {
+    if (late_count() > 0) {
+      if (auto done = averager_.finish_mean(mean_slot(index)); !done) return done;
+    }
+    return due.facts.empty() ? Result<void>() : averager_.finish_sum(mean_slot(index));
+  };
+  auto done = tunes_ ? retuner_->waiting(wait) : wait();
+  due.arrived = done.has_value();
+  return done;
 }
 
 Result<void> Pipeline::apply_oldest(StepReport& report) {
   const uint64_t index = next_ - in_flight_;
   if (auto arrived = arrive(index); !arrived) return arrived;
   Flight& due = flight(index);
-  if (due.fact_count > 1) {
+  if (due.hashed) {
     if (auto same = compare_weights(due); !same) return same;
   }
   if (guard_) consult_guard(due, report);
+  if (tunes_ && !due.times().empty()) consult_tuner(due, report);
   std::span<const float> gradient = remedied(due, due.step < steps_);
   if (prepare(gradient, report)) {
     commit(0, gradient, {due.rate, ++count_late_});
@@ -192,8 +229,7 @@ Result<void> Pipeline::apply_fresh(Flight& newest, StepReport& report) {
 }
 
 Result<void> Pipeline::compare_weights(const Flight& due) const {
-  const auto sums = std::span(due.facts).subspan<1, kWitnesses>();
-  if (witnesses_agree(sums, averager_.ranks())) return {};
+  if (witnesses_agree(due.witnesses().first<kWitnesses>(), averager_.ranks())) return {};
   return fail(ErrorCode::kInternal,
               fmt::format("the ranks' weights differ before step {}: a rank has drifted, its "
                           "results are worth nothing; go back to a checkpoint",
@@ -215,9 +251,19 @@ void Pipeline::consult_guard(const Flight& due, StepReport& report) {
   seen.loss = due.facts[0] / averager_.ranks();
   seen.alignment = now > 0 && before > 0 ? along / std::sqrt(now * before) : along;
   const auto verdict = guard_->observe(seen);
-  if (!verdict || width_ == 1) return;
+  if (!verdict || (width_ == 1 && !tunes_)) return;
   width_ = 1;
+  tunes_ = false;
   report.fell_back = *verdict;
+}
+
+void Pipeline::consult_tuner(const Flight& due, StepReport& report) {
+  report.retuned = retuner_->observe(due.times());
+  if (!report.retuned) return;
+  const Choice choice = retuner_->choice();
+  draining_ = choice.width != width_;
+  width_ = choice.width;
+  averager_.choose(choice.way);
 }
 
 /// The gradient to apply for `due`: its mean, or a corrected copy.

@@ -26,6 +26,7 @@
 #include "pipeline/encoder.h"
 #include "pipeline/guard.h"
 #include "pipeline/options.h"
+#include "pipeline/retuner.h"
 #include "pipeline/update_rule.h"
 #include "pipeline/weights_hash.h"
 
@@ -36,6 +37,7 @@ struct StepReport {
   uint32_t updates = 0;                  ///< Gradients applied: 0 in the first pipelined step.
   uint32_t skipped = 0;                  ///< Means that were not finite and were left out.
   std::optional<std::string> fell_back;  ///< The guard's reason, in the step in which it acted.
+  std::optional<std::string> retuned;    ///< The tuner's, likewise; width() and way() are new.
 };
 
 class Pipeline {
@@ -45,8 +47,9 @@ class Pipeline {
   /// @param weights   f32[n], the model's parameters, equal on all ranks; the model reads them
   ///                  there. Only this object writes them from now on.
   /// @param encoder   null: gradients are sent as they are.
+  /// @param now       needed if options.tune: a monotonic clock. The averager has as many ways.
   Pipeline(const PipelineOptions& options, const UpdateRule& rule, Averager& averager,
-           std::span<float> weights, std::unique_ptr<Encoder> encoder = nullptr);
+           std::span<float> weights, std::unique_ptr<Encoder> encoder = nullptr, ClockFn now = {});
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -58,11 +61,14 @@ class Pipeline {
   /// evaluation, at the end of an epoch, and before a change that must be exact. All ranks at the
   /// same step.
   Result<StepReport> flush();
-  /// Flushes and goes on with another width, at most the one it was made with.
+  /// Flushes and goes on with another width, at most the one it was made with; nothing chooses it
+  /// any more.
   Result<StepReport> set_width(uint32_t width);
 
   /// The width in force: 1 during warm-up and after the guard has acted.
   uint32_t width() const;
+  /// The averager's way in force.
+  uint32_t way() const { return retuner_ ? retuner_->choice().way : 0; }
   uint32_t in_flight() const { return in_flight_; }
   uint64_t steps() const { return steps_; }
   /// Updates of the committed weights so far.
@@ -86,11 +92,16 @@ class Pipeline {
     std::span<float> mean;    ///< `storage`, or the model's own buffer if nothing is delayed.
     std::vector<float> own;   ///< What this rank contributed; if forecasts need it.
     std::vector<float> then;  ///< Committed weights of its step; if compensation needs them.
-    std::array<double, 1 + kWitnesses> facts{};  ///< Sums over ranks: loss, witnesses.
-    size_t fact_count = 0;                       ///< Of `facts`, how many are summed.
+    /// Sums over ranks: loss, witnesses, times. Empty: there are none in this step.
+    std::vector<double> facts;
+    bool hashed = false;  ///< Whether witnesses are among them.
+    Instant begun;        ///< If it is timed.
     float rate = 0.0f;
     uint64_t step = 0;
     bool arrived = false;
+
+    std::span<const double> witnesses() const;
+    std::span<const double> times() const;
   };
 
   Flight& flight(uint64_t index) { return flights_[index % flights_.size()]; }
@@ -107,6 +118,8 @@ class Pipeline {
   Result<void> apply_fresh(Flight& newest, StepReport& report);
   Result<void> compare_weights(const Flight& flight) const;
   void consult_guard(const Flight& flight, StepReport& report);
+  void consult_tuner(const Flight& flight, StepReport& report);
+  Result<void> begin_facts(Flight& newest, float loss);
   std::span<const float> remedied(const Flight& flight, bool delayed);
   bool prepare(std::span<const float>& gradient, StepReport& report);
   void commit(size_t first, std::span<const float> gradient, UpdateTime at);
@@ -120,6 +133,9 @@ class Pipeline {
   std::unique_ptr<Encoder> encoder_;
   std::optional<Feedback> feedback_;
   std::optional<Guard> guard_;
+  std::optional<Retuner> retuner_;
+  bool tunes_ = false;     ///< Until the guard or the caller has set a width.
+  bool draining_ = false;  ///< A change of width: all that is under way is applied first.
   Forecast forecast_ = Forecast::kNone;  ///< Never kAuto.
 
   std::span<float> weights_;      ///< The model's: committed, or forecast.

@@ -27,6 +27,7 @@ std::string to_json_line(const BenchRow& row) {
                      {"time_us", row.time_us},
                      {"time_us_min", row.time_us_min},
                      {"time_us_max", row.time_us_max},
+                     {"time_out_of_place_us", or_null(row.time_out_of_place_us)},
                      {"algbw_GBps", row.algbw_GBps},
                      {"busbw_GBps", row.busbw_GBps},
                      {"bound_us", or_null(row.bound_us)},

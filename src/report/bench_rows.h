@@ -19,9 +19,10 @@ struct BenchRow {
   int hosts = 0;          ///< Equal to workers unless hosts have several ranks.
   double rate_bps = 0.0;  ///< Each worker's link in bits per second, 0 if unshaped.
   uint64_t bytes = 0;     ///< The tensor's size, as nccl-tests counts it.
-  double time_us = 0.0;   ///< Median.
+  double time_us = 0.0;   ///< Median; in place, where that was measured.
   double time_us_min = 0.0;
   double time_us_max = 0.0;
+  std::optional<double> time_out_of_place_us;  ///< Median of that half, where there is one.
   double algbw_GBps = 0.0;         ///< bytes / time, in 1e9 bytes per second.
   double busbw_GBps = 0.0;         ///< algbw times the collective's factor.
   std::optional<double> bound_us;  ///< What the links alone would take; empty if unshaped.

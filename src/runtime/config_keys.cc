@@ -128,9 +128,9 @@ constexpr ConfigKey kKeys[] = {
      "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on "
      "looking. Ranks of one host look for each other at most so long, and at most 20us."},
     {"multicast", "SUMCAST_MULTICAST", &Settings::multicast, "",
-     "A daemon sends each result once, to all workers on its link that hear its multicast group; "
-     "others, and all where the network does not carry it, get their own. Of the daemon, or of "
-     "one worker."},
+     "An aggregator, in a daemon or in a worker, sends each result once, to all workers on its link "
+     "that hear its multicast group; others, and all where the network does not carry it, get "
+     "their own. Of the daemon, or of one worker."},
     {"slots",
      "SUMCAST_SLOTS",
      &Settings::slots,

@@ -72,6 +72,8 @@ class TimedAverager final : public pipeline::Averager {
 
   uint32_t ranks() const override { return inner_.ranks(); }
   uint32_t rank() const override { return inner_.rank(); }
+  uint32_t ways() const override { return inner_.ways(); }
+  void choose(uint32_t way) override { inner_.choose(way); }
   Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
     return timed([&] { return inner_.begin_mean(slot, values); });
   }
@@ -113,7 +115,7 @@ class Run {
         model_(make_model(data, options)),
         rule_(make_rule(options)),
         pipeline_(options.pipeline, *rule_, averager_, model_.parameters(),
-                  options.encoder ? options.encoder() : nullptr),
+                  options.encoder ? options.encoder() : nullptr, now),
         sampler_(place, images_used(data, options), images_per_step(options), options.seed) {}
 
   Result<TrainOutcome> all(const ProgressFn& progress) {
@@ -144,6 +146,8 @@ class Run {
     outcome_.reduce_median = median(std::move(reduce_times_));
     outcome_.gradient_bytes = model_.gradients().size_bytes();
     if (place_.rank.value == 0) outcome_.accuracy = model_.accuracy(data_.test);
+    outcome_.width = pipeline_.width();
+    outcome_.way = pipeline_.way();
     outcome_.weights_hash = pipeline::hash_of_bits(pipeline_.committed());
     return std::move(outcome_);
   }
@@ -180,6 +184,10 @@ class Run {
     if (report->fell_back) {
       outcome_.fell_back = step + 1;
       outcome_.fell_back_reason = *report->fell_back;
+    }
+    if (report->retuned) {
+      outcome_.retunings.push_back(
+          {step + 1, pipeline_.width(), pipeline_.way(), *report->retuned});
     }
     return {};
   }

@@ -77,6 +77,14 @@ struct TrainOutcome {
   std::vector<double> epoch_accuracies;  ///< After each epoch, if that was asked for; rank 0 only.
   std::optional<int> fell_back;          ///< The step in which the guard gave up the pipeline.
   std::string fell_back_reason;
+  uint32_t width = 1;  ///< In force at the end, and the averager's way.
+  uint32_t way = 0;
+  struct Retuning {
+    int step = 0;  ///< From 1.
+    uint32_t width = 1, way = 0;
+    std::string reason;
+  };
+  std::vector<Retuning> retunings;  ///< If options.pipeline.tune; the same on all ranks.
   uint64_t weights_hash = 0;  ///< pipeline::hash_of_bits of the final weights: equal on all ranks.
 };
 

@@ -326,7 +326,7 @@ def test_what_cannot_work_is_refused_in_one_line():
     for texts in run(2, body):
         for text, part in zip(texts, ("takes a DistributedDataParallel, not a Sequential",
                                       "4 are DDP's alone and 0 the optimiser's",
-                                      "width must be 1 to 8, not 9",
+                                      "width must be 1 to 8 or \"auto\", not 9",
                                       "width 4 is larger than the run of 3 steps")):
             assert part in text and "\n" not in text, text
 

@@ -187,7 +187,7 @@ def test_bad_input_is_one_line():
         parameter.requires_grad_(False)
     cases = [
         (lambda: alone(frozen), "no parameter that wants a gradient"),
-        (lambda: alone(model(), width=0), "width must be 1 to 8, not 0"),
+        (lambda: alone(model(), width=0), "width must be 1 to 8 or \"auto\", not 0"),
         (lambda: alone(model(), forecast="best"), "forecast must be one of auto, none"),
         (lambda: alone(model(), correction=2), "correction must be 0 to 1, not 2"),
         (lambda: alone(model(), compressor="zip"), "no compressor 'zip'; there are none, bf16"),

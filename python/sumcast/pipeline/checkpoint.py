@@ -2,9 +2,9 @@
 
 import torch
 
-_VERSION = 1
+_VERSION = 2
 _FLIGHT = ("step", "settings", "buffers", "skip_non_finite", "delayed", "own", "then", "mean", "used",
-           "facts")
+           "facts", "times")
 
 
 def save(optimizer):
@@ -25,6 +25,7 @@ def save(optimizer):
         "wished_width": engine.wished_width,
         "fell_back": engine.fell_back,
         "alignment": engine._alignment,
+        "tuning": engine.retuner.state_dict() if engine.retuner else None,
         "guard": dict(engine.guard.state) if engine.guard else None,
         "residuals": [r.clone() for r in engine.feedback.residuals] if engine.feedback else [],
         "under_way": [_saved(flight) for flight in engine.under_way],
@@ -36,6 +37,7 @@ def _fits(optimizer):
     """What has to be the same for a state to mean the same."""
     options = optimizer.options
     return {"parameters": optimizer.engine.layout.signature(), "width": options.width,
+            "max_width": options.max_width if options.width == "auto" else None,
             "forecast": options.forecast, "compensation": options.compensation,
             "compressor": options.compressor, "guard": options.guard is not None,
             "statistics": [list(buffer.shape) for buffer in optimizer._buffers]}
@@ -66,6 +68,8 @@ def load(optimizer, state, resized):
     engine.wished_width = state["wished_width"]
     engine.fell_back = optimizer._reported_fall = state["fell_back"]
     engine._alignment = state["alignment"]
+    if engine.retuner:
+        engine.retuner.load_state_dict(state["tuning"])
     if engine.guard:
         engine.guard.state = dict(state["guard"])
     engine.under_way.extend(_restored(flight, resized) for flight in state["under_way"])
@@ -110,4 +114,5 @@ def _restored(saved, resized):
     if resized:
         flight.own = None
         flight.facts = [0.0] * len(flight.facts)
+        flight.times = []
     return flight

@@ -17,8 +17,10 @@ import torch
 
 from sumcast.pipeline import encoders, witnesses
 from sumcast.pipeline.guard import Guard
+from sumcast.pipeline.retuner import Retuner
 
-_FACTS = 3 + witnesses.COUNT  # loss, who told one, alignment, witnesses; then uses by parameter
+# Loss, who told one, alignment, witnesses; then uses by parameter, and, if a window is over, times.
+_FACTS = 3 + witnesses.COUNT
 
 
 class Flight:
@@ -37,6 +39,8 @@ class Flight:
         self.mean = None  # a tensor per bucket, once it arrived
         self.used = None  # by parameter: whether any rank had a gradient
         self.facts = None
+        self.times = []  # of all ranks, summed up, if it carried any
+        self.begun = None
 
 
 class Engine:
@@ -55,7 +59,12 @@ class Engine:
         self.under_way = collections.deque()
         self.last = None
         """The flight that was applied last: estimates build on its mean."""
-        self.wished_width = options.width
+        tuning = options.tuner()
+        self.retuner = Retuner(tuning, averager.rank, averager.ranks) if tuning else None
+        self.wished_width = 1 if tuning else options.width
+        self.retuned = None
+        """Why the width changed in this step, if it did."""
+        self._draining = False  # A change of width: all that is under way is applied first.
         self.steps = 0
         self.fell_back = None
         """Why the guard has gone back to K = 1, if so."""
@@ -77,29 +86,48 @@ class Engine:
     @property
     def width(self):
         """In force now: 1 during warm-up and after the guard has acted."""
-        return 1 if self.steps < self.options.warmup_steps else self.wished_width
+        warming = self.steps < self.options.warmup_steps
+        return 1 if warming or self._draining else self.wished_width
+
+    @property
+    def tunes(self):
+        return self.retuner is not None and self.retuner.on
 
     def exchange(self, gradients, flight, loss=None):
         """gradients: by parameter a tensor, or None where this rank has none. loss: float or None."""
+        self.retuned = None
         yield from self._launch(gradients, flight, loss)
         if self.layout.fresh:
             yield
             self.learn_facts(flight)
             self._arrive(flight, fresh=True)
         due = yield from self._take_due(lambda: self.width)
+        self._draining = False
+        if self.tunes:
+            self.retuner.step_ended(counts=self.steps >= self.options.warmup_steps)
         self.steps += 1
         return due
 
     def drain(self):
-        return (yield from self._take_due(lambda: 1))
+        self.retuned = None
+        due = yield from self._take_due(lambda: 1)
+        self._draining = False
+        if self.tunes:
+            self.retuner.interrupted()
+        return due
 
     def _take_due(self, width):
         due = []
-        # The guard may lower the width while gradients arrive: then all of them are due.
+        # Guard and tuner may change the width while gradients arrive: then all of them are due.
         while len(self.under_way) >= width():
             yield
             flight = self.under_way[0]
-            self.arrive(flight)
+            if self.tunes and flight.begun is not None:
+                self.retuner.waiting(lambda: self.arrive(flight))
+                if flight.step < self.steps and len(self.under_way) == 1 and width() == 1:
+                    self.retuner.drained(flight.begun)
+            else:
+                self.arrive(flight)
             self._check(flight)
             flight.delayed = flight.step < self.steps
             self.under_way.popleft()
@@ -107,6 +135,8 @@ class Engine:
         return due
 
     def _launch(self, gradients, flight, loss):
+        if self.tunes:
+            flight.begun = self.retuner.clock()
         # Facts are few and go first: fresh gradients are applied by them within this step.
         flight.facts_handle = self.averager.sum(self._facts_of(gradients, loss))
         shares = self.layout.flatten(gradients, 1.0 / self.averager.ranks, self._blank())
@@ -121,7 +151,7 @@ class Engine:
             self._blanks.append(shares)
         if self._keeps_own:
             flight.own = [sending.own for sending in flight.sendings]
-        if self.options.compensation != "none" and self.options.width > 1:
+        if self.options.compensation != "none" and self.options.widest > 1:
             flight.then = self.layout.flatten(self._committed)
         flight.mean = [None] * len(self.layout.buckets)
         self.under_way.append(flight)
@@ -134,6 +164,8 @@ class Engine:
         else:
             facts += [0.0] * witnesses.COUNT
         facts += [float(gradient is not None) for gradient in gradients]
+        if self.tunes:
+            facts += self.retuner.due()
         return torch.tensor(facts, dtype=torch.float64)
 
     def learn_facts(self, flight):
@@ -142,7 +174,9 @@ class Engine:
             return
         facts = flight.facts_handle.wait().tolist()
         flight.facts = facts[:_FACTS]
-        flight.used = [count > 0 for count in facts[_FACTS:]]
+        uses = _FACTS + len(self.layout.shapes)
+        flight.used = [count > 0 for count in facts[_FACTS:uses]]
+        flight.times = facts[uses:]
         flight.facts_handle = None
 
     def _arrive(self, flight, fresh):
@@ -167,13 +201,32 @@ class Engine:
             raise RuntimeError(f"sumcast.pipeline: the ranks' weights differ before step "
                                f"{flight.step + 1}: a rank has drifted, its results are worth "
                                "nothing; go back to a checkpoint")
-        if self.guard is None:
-            return
+        if self.guard is not None:
+            self._consult_guard(flight)
+        if self.tunes and flight.times:
+            self._consult_tuner(flight)
+
+    def _consult_guard(self, flight):
+        ranks = self.averager.ranks
         loss = flight.facts[0] / ranks if flight.facts[1] == ranks else None
         verdict = self.guard.observe(loss, flight.facts[2] / ranks)
-        if verdict and self.wished_width > 1:
-            self.wished_width = 1
+        if verdict and (self.wished_width > 1 or self.tunes):
+            self.set_width(1)
             self.fell_back = verdict
+
+    def _consult_tuner(self, flight):
+        reason = self.retuner.observe(flight.times)
+        if reason is None:
+            return
+        self.retuned = reason
+        self.wished_width = self.retuner.tuner.width
+        self._draining = True
+
+    def set_width(self, width):
+        """From now on; nothing chooses it any more."""
+        self.wished_width = width
+        if self.retuner is not None:
+            self.retuner.on = False
 
     def late_buckets(self):
         return [i for i, bucket in enumerate(self.layout.buckets) if not bucket.fresh]

@@ -34,6 +34,8 @@ class Report:
         """Gradients whose mean was not finite."""
         self.fell_back = None
         """Why the guard went back to K = 1, in this step."""
+        self.retuned = None
+        """Why the width changed, in this step, with `width="auto"`."""
 
 
 class Optimizer(StandIn):
@@ -77,7 +79,7 @@ class Optimizer(StandIn):
 
     def _settle_forecast(self):
         options = self.options
-        if options.width == 1:
+        if options.widest == 1:
             options.forecast = "none"
         if options.forecast == "auto":
             options.forecast = "local-and-previous" if accumulates(self.inner) else "none"
@@ -151,6 +153,7 @@ class Optimizer(StandIn):
         due, newest = exchanged
         self._opt_called = True  # Schedulers look for it, also where ranks share a process.
         report = self.report = Report()
+        report.retuned = self.engine.retuned
         fell_back = self.engine.fell_back
         self._show(self._committed)
         kept = [p.grad for p in self.parameters]
@@ -255,12 +258,13 @@ class Optimizer(StandIn):
         self._commit((due, None))
 
     def set_width(self, width):
-        """Flushes, and goes on with another width, at most the one it was made with."""
-        if not 1 <= width <= self.options.width:
-            raise ValueError(f"sumcast.pipeline: width must be 1 to {self.options.width}, with which the "
+        """Flushes, and goes on with another width, at most the one it was made with; nothing chooses it
+        any more."""
+        if not 1 <= width <= self.options.widest:
+            raise ValueError(f"sumcast.pipeline: width must be 1 to {self.options.widest}, with which the "
                              f"pipeline was made, not {width}")
         self.flush()
-        self.engine.wished_width = width
+        self.engine.set_width(width)
 
     @contextlib.contextmanager
     def committed(self):

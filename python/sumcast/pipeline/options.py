@@ -8,6 +8,7 @@ import dataclasses
 import math
 
 from sumcast.pipeline.guard import GuardOptions
+from sumcast.pipeline.tuner import TunerOptions
 
 WIDTH_MAX = 8
 
@@ -19,8 +20,11 @@ COMPENSATIONS = ("none", "plain", "adaptive")
 class Options:
     """Checked when a pipeline is made; `problems` says all that is wrong."""
 
-    width: int = 2
-    """K, 1 to WIDTH_MAX; 1 is synchronous training, bit for bit."""
+    width: int | str = 2
+    """K, 1 to WIDTH_MAX; 1 is synchronous training, bit for bit. "auto": 1 to `max_width`, whatever
+    steps take least time with; starts with 1 and changes on all ranks at one step."""
+    max_width: int = 4
+    """The largest that "auto" may choose, 1 to WIDTH_MAX."""
     warmup_steps: int = 2
     """Synchronous steps first; at least one if weights are forecast."""
     forecast: str = "auto"
@@ -57,6 +61,15 @@ class Options:
     total_steps: int | None = None
     """Length of the run, if known: a width beyond it is refused."""
 
+    @property
+    def widest(self):
+        """The largest width that may be in force."""
+        return self.max_width if self.width == "auto" else self.width
+
+    def tuner(self):
+        """Options of the tuner, or None if the width is given."""
+        return TunerOptions(width_max=self.max_width) if self.width == "auto" else None
+
     def problems(self):
         """All that is wrong, one line each."""
         found = []
@@ -65,8 +78,10 @@ class Options:
             if not holds:
                 found.append(problem)
 
-        require(isinstance(self.width, int) and 1 <= self.width <= WIDTH_MAX,
-                f"width must be 1 to {WIDTH_MAX}, not {self.width}")
+        require(self.width == "auto" or isinstance(self.width, int) and 1 <= self.width <= WIDTH_MAX,
+                f"width must be 1 to {WIDTH_MAX} or \"auto\", not {self.width}")
+        require(isinstance(self.max_width, int) and 1 <= self.max_width <= WIDTH_MAX,
+                f"max_width must be 1 to {WIDTH_MAX}, not {self.max_width}")
         require(self.warmup_steps >= 0, f"warmup_steps must not be negative, is {self.warmup_steps}")
         require(self.forecast in FORECASTS,
                 f"forecast must be one of {', '.join(FORECASTS)}, not {self.forecast!r}")
@@ -82,7 +97,7 @@ class Options:
         require(self.bucket_bytes >= 1, f"bucket_bytes must be positive, is {self.bucket_bytes}")
         if self.guard is not None:
             found.extend(self.guard.problems())
-        if self.total_steps is not None and not found:
+        if self.total_steps is not None and self.width != "auto" and not found:
             require(self.width <= self.total_steps,
                     f"width {self.width} is larger than the run of {self.total_steps} steps: no "
                     "gradient would ever be applied on time; choose a smaller width")
