@@ -42,6 +42,8 @@ class ClientObserver {
                         const std::vector<Rank>& ranks) = 0;
   /// What the rank does in each of its groups, for the next heartbeat.
   virtual std::vector<GroupActivity> activity() = 0;
+  /// How often the rank has changed aggregators, for the same.
+  virtual Moves moves() { return {}; }
   /// The operation of that number, or (`sequence` 0) of that digest: `sequence` and `text` of the
   /// answer; `sequence` 0 there means that the rank has no such operation.
   virtual Description describe(const Describe& question) = 0;

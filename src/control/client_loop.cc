@@ -164,7 +164,7 @@ void ClientLoop::send_all(Instant now) {
     messages.swap(outbox_);
   }
   if (!has_left_ && (report_now_ || now >= next_beat_)) {
-    messages.push_back(Heartbeat{report_request_, observer_.activity()});
+    messages.push_back(Heartbeat{report_request_, observer_.activity(), observer_.moves()});
     report_now_ = false;
     report_request_ = 0;
     next_beat_ = now + welcome_.heartbeat;
