@@ -89,6 +89,9 @@ struct Options {
   /// Listen for a daemon's results to all at once, where the network carries multicast (only with
   /// one flow, over IPv4). Ranks may differ.
   bool multicast = true;
+  /// Sparse jobs that go on without an aggregator that was lost look after so long whether it is
+  /// back; 0: never. Later each time that it does not stay.
+  std::chrono::nanoseconds return_after = std::chrono::seconds(1);
   Faults faults;
   /// Rank 0 without a daemon: how often members say that they live, and the silence after which one
   /// is dead. With a daemon its own configuration says.
@@ -276,6 +279,9 @@ class Context {
   Result<Group> new_group(const std::vector<uint32_t>& ranks, const std::string& key = "");
   /// What this rank is doing, shown to others when they wait for it.
   void set_tag(const std::string& text);
+  /// How often this member has changed its aggregator for another so far, and gone back to one:
+  /// shown in the status of the daemon that it has now.
+  void note_moves(uint32_t failovers, uint32_t returns);
   Counters counters() const;
   /// Bytes of payload per datagram that the world group agreed on.
   uint32_t payload_bytes() const;

@@ -183,6 +183,10 @@ Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::
 }
 
 void Context::set_tag(const std::string& text) { impl_->set_tag(text); }
+void Context::note_moves(uint32_t failovers, uint32_t returns) {
+  impl_->failovers.store(failovers, std::memory_order_relaxed);
+  impl_->returns.store(returns, std::memory_order_relaxed);
+}
 uint32_t Context::payload_bytes() const {
   // What members offer, and the plan has, are whole datagrams.
   const size_t tag = impl_->key ? wire::kTagBytes : 0;

@@ -54,6 +54,7 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   options.socket_buffer_bytes = static_cast<int>(settings->socket_buffer);
   options.spin = settings->spin;
   options.multicast = settings->multicast;
+  options.return_after = settings->return_after;
   const auto algorithm = algorithm_from_name(settings->algorithm);
   if (!algorithm) {
     return fail(ErrorCode::kInvalidArgument,

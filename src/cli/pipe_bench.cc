@@ -20,14 +20,31 @@ namespace {
 /// Steps from which the links' rates are computed.
 constexpr uint32_t kRateSteps = 15;
 
-PipeEffort effort_of(bool quick) {
+PipeEffort effort_of(PipeScope scope) {
   PipeEffort effort;
-  effort.quick = quick;
-  if (!quick) return effort;
+  effort.scope = scope;
+  if (scope == PipeScope::kAll) return effort;
   effort.alone_steps = 6;
   effort.probe_repeats = 5;
   effort.warm_steps = 2;
   effort.cell_seconds = 1.5;
+  if (scope == PipeScope::kQuick) return effort;
+  effort.alone_steps = 4;
+  effort.steps_min = 3;
+  effort.cell_seconds = 1;
+  return effort;
+}
+
+/// The same for steps of computing that take so long: a few short ones would say little.
+PipeEffort scaled(PipeEffort effort, double compute_s) {
+  constexpr double kAloneSeconds = 0.5, kProbeAloneSeconds = 0.3;
+  constexpr uint32_t kStepsMax = 40;
+  const auto steps = [&](double seconds, uint32_t least) {
+    const double wanted = std::min(seconds / compute_s, double{kStepsMax});
+    return std::max(least, static_cast<uint32_t>(wanted));
+  };
+  effort.alone_steps = steps(kAloneSeconds, effort.alone_steps);
+  effort.probe_alone_steps = steps(kProbeAloneSeconds, effort.probe_alone_steps);
   return effort;
 }
 
@@ -43,7 +60,7 @@ class PipeBench {
   PipeBench(const PipeBenchOptions& options, report::Progress& progress, const PipeRowFn& on_row,
             std::string key_file, std::vector<PipeRow> known)
       : options_(options),
-        effort_(effort_of(options.quick)),
+        effort_(effort_of(options.scope)),
         progress_(progress),
         on_row_(on_row),
         key_file_(std::move(key_file)),
@@ -69,7 +86,7 @@ class PipeBench {
   bool time_is_up() const { return runtime::monotonic_now() >= deadline_; }
 
   std::vector<plan::Mode> modes_of(const Block& block) const {
-    return pipe_modes(options_.quick, block.delay > Duration{0});
+    return pipe_modes(options_.scope, block.delay > Duration{0});
   }
 
   /// All cells of the block, with what the results file says of them.
@@ -126,7 +143,7 @@ class PipeBench {
       progress_.update(networks.size() + 1, runtime::monotonic_now());
       rates.push_back(rate_for_ratio(ratio, bytes, *compute_s, block.workers));
       auto place = PipePlace::open({block.model, block.workers, ratio, block.delay, rates.back()},
-                                   effort_, key_file_);
+                                   scaled(effort_, *compute_s), key_file_);
       if (!place) return fail(place.error());
       plan::Calibration& network = networks.emplace_back();
       if (auto done = (*place)->calibrate(network, calibration.computing); !done) {
@@ -183,11 +200,25 @@ class PipeBench {
         on_row_(row);
         if (auto written = write_down({row}, options_.results); !written) return written;
       }
-      outcome_.rows.push_back(row);
       progress_.update(i + 1, runtime::monotonic_now());
     }
     progress_.finish(runtime::monotonic_now());
+    hand_over(rows);
     return {};
+  }
+
+  /// The measured rows; those of a ratio decide if there are all of them.
+  void hand_over(std::vector<PipeRow>& rows) {
+    const auto measured = [](const PipeRow& row) { return row.step_s > 0; };
+    const auto per_ratio = static_cast<ptrdiff_t>(rows.size() / options_.ratios.size());
+    for (auto first = rows.begin(); first != rows.end(); first += per_ratio) {
+      const bool all = std::all_of(first, first + per_ratio, measured);
+      for (auto row = first; row != first + per_ratio; ++row) {
+        if (!measured(*row)) continue;
+        row->decides = all;
+        outcome_.rows.push_back(*row);
+      }
+    }
   }
 
   const PipeBenchOptions& options_;
@@ -206,6 +237,19 @@ Result<std::vector<PipeRow>> read_results(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<PipeBenchOptions> PipeBenchOptions::decisions() const {
+  PipeBenchOptions near = *this, far = *this;
+  near.scope = far.scope = PipeScope::kDecisions;
+  near.workers = far.workers = {2, 4};
+  far.models = {"short"};
+  far.ratios = {0.5, 1, 2};
+  far.delays = {2ms, 20ms};
+  near.models = {"mlp", "resnet18", "vgg16", "transformer"};
+  near.ratios = {0.5, 1, 2, 4};
+  near.delays = {Duration{0}};
+  return {far, near};
+}
 
 std::vector<std::string> PipeBenchOptions::validate() const {
   std::vector<std::string> problems;

@@ -23,13 +23,16 @@ struct PipeBenchOptions {
   std::vector<std::string> models = {"mlp"};     ///< Names of workload_layers().
   std::vector<double> ratios = {0.5, 1, 2, 4};   ///< Ring's time over computing; above 0.
   std::vector<Duration> delays = {Duration{0}};  ///< Of every datagram, each way; below 1 s.
-  bool quick = false;                            ///< Fewer modes, shorter cells.
+  PipeScope scope = PipeScope::kAll;
   bool json = false;
   std::string report;       ///< HTML file; empty: none.
   std::string predictions;  ///< Where predictions are appended before a block's first cell.
   std::string results;      ///< Predictions and cells are appended here, and taken up from here.
   std::optional<Duration> patience;  ///< No cell begins later than this; unset: all run.
 
+  /// What a run of all decisions measures, one after the other, with this one's files: enough to
+  /// say how often the predicted best is the best. Its models, ratios and delays are not looked at.
+  std::vector<PipeBenchOptions> decisions() const;
   /// All that is wrong, one line each.
   std::vector<std::string> validate() const;
 };

@@ -136,6 +136,10 @@ TEST(PipePrint, ErrorsChoicesAndHeadlinesAreThoseOfTheRows) {
   EXPECT_NEAR(verdict.error_median, 0.0196, 1e-4);
   EXPECT_EQ(verdict.decisions, 1u);
   EXPECT_EQ(verdict.right, 1u);
+  std::vector<PipeRow> partial = rows;
+  for (PipeRow& one : partial) one.decides = false;
+  EXPECT_EQ(verdict_on(partial).decisions, 0u) << "not all modes were measured";
+  EXPECT_NEAR(verdict_on(partial).error_worst, 0.1, 1e-9);
   const std::string text = pipe_text(rows);
   EXPECT_NE(text.find("5.9x"), std::string::npos) << text;
   EXPECT_NE(text.find("2.9x"), std::string::npos) << text;
@@ -160,7 +164,7 @@ TEST(PipePrint, RowsHaveTheFieldsThatWereAskedFor) {
 
 TEST(PipeRow, RowsSurviveTheirLinesWithAndWithoutAMeasurement) {
   for (const bool delayed : {false, true}) {
-    for (const Mode& mode : pipe_modes(false, delayed)) {
+    for (const Mode& mode : pipe_modes(PipeScope::kAll, delayed)) {
       PipeRow one = row(mode.schedule, mode.collective, mode.width, 0.25, 0.5);
       one.mode = mode;
       one.delay = delayed ? 20ms : 0ms;
@@ -182,7 +186,7 @@ TEST(PipeRow, RowsSurviveTheirLinesWithAndWithoutAMeasurement) {
 }
 
 TEST(PipeForecast, EveryKindOfComputingIsMeasuredOnce) {
-  const auto kinds = computing_kinds(pipe_modes(false));
+  const auto kinds = computing_kinds(pipe_modes(PipeScope::kAll));
   // K = 1, 2, 3, 4, and K = 2 with top-k and with QSGD.
   EXPECT_EQ(kinds.size(), 6u);
   EXPECT_EQ(kinds[0].schedule, Schedule::kSync);
@@ -209,6 +213,27 @@ TEST(PipeForecast, WidthsAreForeseenWithTheirOwnComputing) {
   };
   EXPECT_NEAR(step(Schedule::kSync, 1), 0.14, 1e-9);
   EXPECT_NEAR(step(Schedule::kPipe, 2), 0.11, 1e-9);
+}
+
+TEST(PipeBench, DecisionsAreMoreThanFortyAndSomeAreFarApart) {
+  PipeBenchOptions options;
+  options.results = "kept";
+  size_t decisions = 0, far = 0;
+  for (const PipeBenchOptions& run : options.decisions()) {
+    EXPECT_TRUE(run.validate().empty());
+    EXPECT_EQ(run.results, "kept");
+    const size_t count =
+        run.models.size() * run.workers.size() * run.ratios.size() * run.delays.size();
+    decisions += count;
+    if (run.delays.front() > Duration{0}) far += count;
+    for (const Mode& mode : pipe_modes(run.scope, run.delays.front() > Duration{0})) {
+      PipeRow one = row(mode.schedule, mode.collective, mode.width, 1, 1);
+      one.mode = mode;
+      EXPECT_TRUE(row_from_json(to_json_line(one)).has_value()) << plan::describe(mode);
+    }
+  }
+  EXPECT_GE(decisions, 40u);
+  EXPECT_GE(far, 8u);
 }
 
 TEST(PipeBench, EveryWrongOptionIsNamed) {

@@ -47,7 +47,7 @@ Result<Value> decode(std::string_view line, const Read& read) {
 
 }  // namespace
 
-std::vector<Mode> pipe_modes(bool quick, bool delayed) {
+std::vector<Mode> pipe_modes(PipeScope scope, bool delayed) {
   using enum Schedule;
   const WireFormat f32 = WireFormat::kNative, bf16 = WireFormat::kBF16, int8 = WireFormat::kInt8;
   if (delayed) {
@@ -56,9 +56,18 @@ std::vector<Mode> pipe_modes(bool quick, bool delayed) {
                                {kOverlap, Collective::kInNetwork, f32, 1}};
     for (uint32_t width = 2; width <= 5; ++width) {
       modes.push_back({kPipe, Collective::kInNetwork, f32, width});
-      if (!quick) modes.push_back({kPipe, Collective::kInNetwork, bf16, width});
+      if (scope == PipeScope::kAll) {
+        modes.push_back({kPipe, Collective::kInNetwork, bf16, width});
+      }
     }
     return modes;
+  }
+  if (scope == PipeScope::kDecisions) {
+    return {{kSync, Collective::kInNetwork, f32, 1},     {kSync, Collective::kInNetwork, bf16, 1},
+            {kOverlap, Collective::kRing, f32, 1},       {kOverlap, Collective::kInNetwork, f32, 1},
+            {kOverlap, Collective::kInNetwork, bf16, 1}, {kPipe, Collective::kRing, f32, 2},
+            {kPipe, Collective::kInNetwork, f32, 2},     {kPipe, Collective::kInNetwork, bf16, 2},
+            {kPipe, Collective::kInNetwork, int8, 2}};
   }
   std::vector<Mode> modes = {
       {kSync, Collective::kServer, f32, 1},        {kSync, Collective::kRing, f32, 1},
@@ -68,7 +77,7 @@ std::vector<Mode> pipe_modes(bool quick, bool delayed) {
       {kPipe, Collective::kInNetwork, f32, 2},     {kPipe, Collective::kInNetwork, bf16, 2},
       {kPipe, Collective::kInNetwork, int8, 2},
   };
-  if (quick) return modes;
+  if (scope == PipeScope::kQuick) return modes;
   for (const Mode& more : std::initializer_list<Mode>{
            {kSync, Collective::kInNetwork, bf16, 1},
            {kSync, Collective::kInNetwork, int8, 1},
@@ -154,9 +163,9 @@ std::string encode(const PipeAnswer& a) {
     layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
   }
   for (const auto& [mode, line] : a.lines) {
-    lines.push_back(Json::array(
-        {to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s, line.drag,
-         line.busy_per_byte_s}));
+    lines.push_back(
+        Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s,
+                     line.drag, line.busy_per_byte_s, line.late_s}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -220,10 +229,10 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }
     for (const Json& l : j.at("lines")) {
-      a.lines.emplace_back(mode_from(l.at(0)),
-                           plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(),
-                                              l.at(3).get<double>(), l.at(4).get<double>(),
-                                              l.at(5).get<double>()});
+      a.lines.emplace_back(
+          mode_from(l.at(0)),
+          plan::MeasuredCost{l.at(1).get<double>(), l.at(2).get<double>(), l.at(3).get<double>(),
+                             l.at(4).get<double>(), l.at(5).get<double>(), l.at(6).get<double>()});
     }
     for (const Json& s : j.at("spans")) {
       a.spans.push_back({s.at(0).get<bool>(), s.at(1).get<int64_t>(), s.at(2).get<int64_t>()});

@@ -17,9 +17,16 @@
 
 namespace sumcast::cli {
 
+/// How much of the bench runs.
+enum class PipeScope : uint8_t {
+  kAll,
+  kQuick,      ///< Fewer modes, shorter cells.
+  kDecisions,  ///< Of the modes those that may be the best, in the shortest cells.
+};
+
 /// The modes of the bench at one ratio, in the order in which they run. With a delay (which
 /// datagrams have, and TCP has not): those over sumcastd, of all widths.
-std::vector<plan::Mode> pipe_modes(bool quick, bool delayed = false);
+std::vector<plan::Mode> pipe_modes(PipeScope scope, bool delayed = false);
 /// Null for modes whose values are summed on their way.
 std::unique_ptr<pipeline::Encoder> encoder_of(plan::Packing packing);
 
@@ -53,8 +60,8 @@ struct PipeTask {
   };
   Kind kind = Kind::kCell;
   plan::Mode mode;
-  uint32_t warm = 3, steps = 10;
-  std::vector<size_t> order;  ///< Of buckets, for kPriority.
+  uint32_t warm = 3, steps = 10;  ///< kProbe: steps alone around each; repeats.
+  std::vector<size_t> order;      ///< Of buckets, for kPriority.
   std::vector<std::pair<plan::Collective, WireFormat>> pairs;
 };
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "cli/pipe_bench.h"
@@ -26,6 +28,7 @@ struct PipeFlags {
   PipeBenchOptions options;
   std::vector<std::string> delays = {"0ms"};
   std::string patience;
+  bool quick = false, decisions = false;
 };
 
 int complain(const std::string& what, int code) {
@@ -46,6 +49,7 @@ Result<void> write_report(const PipeBenchOptions& options, const std::vector<Pip
 /// Everything as the bench wants it, or what is wrong.
 Result<PipeBenchOptions> options_from(const PipeFlags& flags) {
   PipeBenchOptions options = flags.options;
+  if (flags.quick) options.scope = PipeScope::kQuick;
   options.delays.clear();
   for (const std::string& text : flags.delays) {
     const Result<Duration> delay = runtime::parse_duration(text);
@@ -62,6 +66,31 @@ Result<PipeBenchOptions> options_from(const PipeFlags& flags) {
   return options;
 }
 
+/// One run after the other, all within one patience.
+Result<PipeOutcome> run_all(std::vector<PipeBenchOptions> runs, report::Progress& progress,
+                            const PipeRowFn& on_row) {
+  const Instant start = runtime::monotonic_now();
+  PipeOutcome all;
+  for (PipeBenchOptions& run : runs) {
+    if (run.patience) {
+      run.patience = std::max(Duration{0}, *run.patience - (runtime::monotonic_now() - start));
+    }
+    Result<PipeOutcome> outcome = run_pipe_bench(run, progress, on_row);
+    if (!outcome) return outcome;
+    std::ranges::move(outcome->rows, std::back_inserter(all.rows));
+    all.left += outcome->left;
+  }
+  return all;
+}
+
+int bars_of(const std::vector<PipeBenchOptions>& runs) {
+  size_t bars = 0;
+  for (const PipeBenchOptions& run : runs) {
+    bars += 2 * run.models.size() * run.workers.size() * run.delays.size();
+  }
+  return static_cast<int>(bars);
+}
+
 int run_command(const PipeFlags& flags) {
   const Result<PipeBenchOptions> read = options_from(flags);
   if (!read) return complain(read.error().what, kExitUsage);
@@ -72,14 +101,14 @@ int run_command(const PipeFlags& flags) {
   const lab::ScopedInterrupt interrupt;
   const bool colour = !runtime::environment("NO_COLOR").has_value();
   report::Progress progress(report::probe_terminal(STDERR_FILENO, colour));
-  progress.expect_bars(
-      static_cast<int>(2 * options.models.size() * options.workers.size() * options.delays.size()));
+  const auto runs = flags.decisions ? options.decisions() : std::vector{options};
+  progress.expect_bars(bars_of(runs));
   const auto on_row = [&](const PipeRow& row) {
     if (!options.json) return;
     fmt::print("{}\n", to_json_line(row));
     std::fflush(stdout);
   };
-  const auto outcome = run_pipe_bench(options, progress, on_row);
+  const auto outcome = run_all(runs, progress, on_row);
   if (!outcome) {
     const int signal = lab::ScopedInterrupt::signal_number();
     if (signal != 0) return complain("interrupted", 128 + signal);
@@ -122,7 +151,13 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
   command->add_option("--results", options->results,
                       "File to append predictions and cells to, and to go on from");
   command->add_option("--for", flags->patience, "Begin no cell after so long, as 80s");
-  command->add_flag("--quick", options->quick, "Fewer modes, shorter cells");
+  command->add_flag("--quick", flags->quick, "Fewer modes, shorter cells");
+  CLI::Option* const decisions = command->add_flag(
+      "--decisions", flags->decisions,
+      "44 choices of a mode in about 40 minutes: how often is the predicted best the best?");
+  for (const char* name : {"--workers", "--model", "--ratio", "--delay", "--quick"}) {
+    decisions->excludes(command->get_option(name));
+  }
   command->add_option("--report", options->report, "HTML file with time lines and predictions");
   command->add_option("--predictions", options->predictions,
                       "File to append predictions to before the first cell runs");

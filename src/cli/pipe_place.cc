@@ -11,7 +11,7 @@ using plan::Collective;
 using plan::Mode;
 using plan::Schedule;
 
-constexpr uint32_t kStepsMin = 5, kStepsMax = 60;
+constexpr uint32_t kStepsMax = 60;
 /// Workers of an asynchronous server begin as one, and drift apart.
 constexpr uint32_t kAsyncWarmSteps = 8;
 constexpr Duration kPatience = 180s;
@@ -49,6 +49,8 @@ Result<std::unique_ptr<PipePlace>> PipePlace::open(const PipeSetting& setting,
 }
 
 Result<PipeCrew*> PipePlace::crew(PipeSite site) {
+  // Others' processes, idle as they are, would disturb what is measured.
+  std::erase_if(crews_, [&](const auto& other) { return other.first != site; });
   std::unique_ptr<PipeCrew>& found = crews_[site];
   if (!found) {
     auto started = PipeCrew::start(*cluster_, site, setting_.model, key_file_, setting_.delay);
@@ -64,6 +66,7 @@ Result<void> PipePlace::probe(PipeSite site, std::vector<std::pair<Collective, W
   if (!crew) return fail(crew.error());
   PipeTask task;
   task.kind = PipeTask::Kind::kProbe;
+  task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
   task.pairs = std::move(pairs);
   const auto answers = (*crew)->perform(task, kPatience);
@@ -82,13 +85,15 @@ Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& com
   if (!delayed) {
     pairs.emplace_back(Collective::kInNetwork, WireFormat::kInt8);
     pairs.emplace_back(Collective::kRing, WireFormat::kNative);
-    if (!effort_.quick) pairs.emplace_back(Collective::kGather, WireFormat::kNative);
+    const auto gathered = std::pair(Collective::kGather, WireFormat::kNative);
+    if (effort_.scope == PipeScope::kAll) pairs.push_back(gathered);
     const auto server = std::pair(Collective::kServer, WireFormat::kNative);
-    if (auto done = probe(PipeSite::kServer, {server}, network); !done) return done;
-    crews_.erase(PipeSite::kServer);  // Its processes would disturb what is measured next.
+    if (effort_.scope != PipeScope::kDecisions) {
+      if (auto done = probe(PipeSite::kServer, {server}, network); !done) return done;
+    }
   }
   if (auto done = probe(PipeSite::kAggregator, std::move(pairs), network); !done) return done;
-  for (const Mode& kind : computing_kinds(pipe_modes(effort_.quick, delayed))) {
+  for (const Mode& kind : computing_kinds(pipe_modes(effort_.scope, delayed))) {
     PipeTask task;
     task.kind = PipeTask::Kind::kAlone;
     task.steps = effort_.alone_steps;
@@ -109,8 +114,9 @@ Result<void> PipePlace::measure(PipeRow& row) {
   task.warm = row.mode.schedule == Schedule::kAsync
                   ? kAsyncWarmSteps
                   : std::max(effort_.warm_steps, row.mode.width + 1);
-  task.steps = static_cast<uint32_t>(std::clamp(effort_.cell_seconds / row.predicted.step_s,
-                                                double{kStepsMin}, double{kStepsMax}));
+  task.steps =
+      static_cast<uint32_t>(std::clamp(effort_.cell_seconds / row.predicted.step_s,
+                                       static_cast<double>(effort_.steps_min), double{kStepsMax}));
   task.order = row.order;
   if (auto drained = cluster_->drain(5s); !drained) return drained;
   const auto before = cluster_->all_counters();

@@ -22,14 +22,16 @@ struct PipeSetting {
 
 /// How long to measure.
 struct PipeEffort {
-  uint32_t alone_steps = 8;  ///< Of each kind of computing, at every place.
+  PipeScope scope = PipeScope::kAll;  ///< Which modes, and so which kinds of computing.
+  uint32_t alone_steps = 8;           ///< Of each kind of computing, at every place.
+  uint32_t probe_alone_steps = 3;     ///< Before and after each probe of computing beside sums.
   int probe_repeats = 7;
   uint32_t warm_steps = 3;
+  uint32_t steps_min = 5;
   double cell_seconds = 4;  ///< Warming up excluded.
-  bool quick = false;       ///< Fewer modes, and so fewer kinds of computing.
 };
 
-/// One thread. All processes end with it.
+/// One thread. All processes end with it; those of one crew run at a time.
 class PipePlace {
  public:
   static Result<std::unique_ptr<PipePlace>> open(const PipeSetting& setting,

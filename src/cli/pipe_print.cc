@@ -112,6 +112,7 @@ PipeVerdict verdict_on(const std::vector<PipeRow>& rows) {
         return time(*a) < time(*b);
       });
     };
+    if (!group.front()->decides) continue;
     const PipeRow* const foretold = by([](const PipeRow& r) { return r.predicted.step_s; });
     const PipeRow* const best = by([](const PipeRow& r) { return r.step_s; });
     ++verdict.decisions;

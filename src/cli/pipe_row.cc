@@ -18,7 +18,7 @@ Mode mode_of(const nlohmann::json& line) {
   const auto wire = line.at("wire").get<std::string>();
   const auto width = line.at("width").get<uint32_t>();
   for (const bool delayed : {false, true}) {
-    for (const Mode& mode : pipe_modes(false, delayed)) {
+    for (const Mode& mode : pipe_modes(PipeScope::kAll, delayed)) {
       if (mode_name(mode) == name && plan::name_of(mode.collective) == algo &&
           plan::payload_name(mode) == wire && mode.width == width) {
         return mode;

@@ -27,6 +27,7 @@ struct PipeRow {
   double link_bytes = 0;      ///< Per step, on the busiest link, in its busier direction.
   double link_idle_share = 0;
   std::vector<PipeSpan> spans;  ///< Of worker 0.
+  bool decides = true;          ///< All modes of its model, workers, delay and ratio were measured.
 };
 
 /// "server" and "async-server" where the server is the algorithm, else the schedule's name.

@@ -51,6 +51,7 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   wanted.large_bytes = work.gradients().size_bytes();
   wanted.small_bytes = wanted.large_bytes / 16 / sizeof(float) * sizeof(float);
   wanted.repeats = static_cast<int>(task.steps);
+  wanted.alone_steps = static_cast<int>(task.warm);
   for (size_t layer = 0; layer < work.layers(); ++layer) {
     wanted.compute.emplace_back([&work, layer] { work.forward(layer); });
   }

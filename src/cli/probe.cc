@@ -21,6 +21,7 @@ class Probe {
   Probe(Group& group, const ProbePlan& plan)
       : group_(group),
         plan_(plan),
+        half_count_(plan.large_bytes / sizeof(float) / 2),
         values_(plan.large_bytes / sizeof(float), 1.0f),
         alone_s_(plan.compute.size()) {}
 
@@ -59,10 +60,10 @@ class Probe {
     return pair.first == Collective::kGather ? bytes / 4 / sizeof(float) * sizeof(float) : bytes;
   }
 
-  /// Begins an operation over `bytes` in the first or second half of the values.
+  /// Begins an operation over `bytes` in the given half of the values (there may be more than two).
   Result<Work> begin(const Pair& pair, uint64_t bytes, size_t half) {
     const Call call{algorithm_of(pair.first), pair.second, {}};
-    float* const at = values_.data() + half * half_count();
+    float* const at = values_.data() + half * half_count_;
     const uint64_t count = bytes / sizeof(float);
     if (pair.first == Collective::kGather) {
       std::vector<float>& all = gathered_[half];
@@ -76,7 +77,7 @@ class Probe {
                                      std::vector<double>& computing) {
     const Result<plan::Spread> small = time_of(pair, scaled(pair, plan_.small_bytes));
     if (!small) return fail(small.error());
-    const uint64_t half_bytes = scaled(pair, half_count() * sizeof(float));
+    const uint64_t half_bytes = scaled(pair, half_count_ * sizeof(float));
     const Result<plan::Spread> middle = time_of(pair, half_bytes);
     if (!middle) return fail(middle.error());
     const Result<plan::Spread> large = time_of(pair, scaled(pair, plan_.large_bytes));
@@ -85,38 +86,60 @@ class Probe {
     std::array<double, 3> times = {small->median, middle->median, large->median};
     if (auto agreed = slowest(times); !agreed) return fail(agreed.error());
     const plan::SizeSample first{static_cast<double>(scaled(pair, plan_.small_bytes)), times[0]};
+    const plan::SizeSample half{static_cast<double>(half_bytes), times[1]};
     const plan::SizeSample last{static_cast<double>(scaled(pair, plan_.large_bytes)), times[2]};
-    const auto half = static_cast<double>(half_bytes);
     plan::MeasuredCost line = plan::line_through(std::array{first, last});
     // The upper half of the sizes has what a rested link forgives behind it.
-    line.busy_per_byte_s =
-        plan::line_through(std::array{plan::SizeSample{half, times[1]}, last}).per_byte_s;
+    line.busy_per_byte_s = plan::line_through(std::array{half, last}).per_byte_s;
     if (plan_.compute.empty()) {
       computing.push_back(0);
       return line;
     }
-    // Alone just before and just after: machines drift.
-    std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
-    if (auto met = compute_alone(computing); !met) return fail(met.error());
-    const Result<Beside> beside = compute_beside(pair);
-    if (!beside) return fail(beside.error());
-    if (auto met = compute_alone(computing); !met) return fail(met.error());
-    double progress_s = 0;
-    for (size_t slice = 0; slice < alone_s_.size(); ++slice) {
-      progress_s += beside->slices[slice] * alone_s_[slice] / (2.0 * kAloneSteps);
-    }
-    // Means over ranks: the largest of several small differences would be noise alone.
-    std::array<double, 2> sum = {beside->elapsed_s / beside->sums,
-                                 (beside->elapsed_s - progress_s) / beside->sums};
-    if (auto agreed = mean(sum); !agreed) return fail(agreed.error());
+    if (auto done = slowing(pair, half, line, computing); !done) return fail(done.error());
+    return line;
+  }
+
+  /// What computing and sums of half the size do to each other goes into `line`.
+  Result<void> slowing(const Pair& pair, const plan::SizeSample& half, plan::MeasuredCost& line,
+                       std::vector<double>& computing) {
     plan::Calibration one;
     one.measured[pair] = line;
-    const plan::Cost cost = plan::cost_of(one, pair.first, pair.second, group_.size(), half);
-    // Two are under way: over a long path their latency bounds them, not the link.
-    const double undisturbed = std::max(cost.occupancy_s, times[1] / kSumsBeside);
-    if (undisturbed > 0) line.drag = std::max(1.0, sum[0] / undisturbed);
-    line.stolen_per_byte_s = std::max(0.0, sum[1]) / half;
-    return line;
+    const double occupancy_s =
+        plan::cost_of(one, pair.first, pair.second, group_.size(), half.bytes).occupancy_s;
+    // Over a long path two do not keep the link busy; many would not fit into a switch's queue.
+    const int beside_count =
+        occupancy_s > 0
+            ? static_cast<int>(std::clamp(half.seconds / occupancy_s, 2.0, double{kBesideMax}))
+            : 2;
+    const double turn_s = half.seconds / beside_count;  // Were latency all that bounds them.
+    const double fastest_s = std::max({occupancy_s, turn_s, 1e-6});
+    const int total =
+        beside_count + std::clamp(static_cast<int>(kBesideSeconds / fastest_s), plan_.repeats,
+                                  std::max(kBesideSumsMax, plan_.repeats));
+    // Alone just before and just after: machines drift.
+    std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
+    if (auto met = compute_alone(computing); !met) return met;
+    const Result<Beside> beside = compute_beside(pair, beside_count, total);
+    if (!beside) return fail(beside.error());
+    if (auto met = compute_alone(computing); !met) return met;
+    double progress_s = 0, slices = 0;
+    for (size_t slice = 0; slice < alone_s_.size(); ++slice) {
+      progress_s += beside->slices[slice] * alone_s_[slice] / (2.0 * plan_.alone_steps);
+      slices += beside->slices[slice];
+    }
+    // Means over ranks: the largest of several small differences would be noise alone.
+    std::array<double, 3> sum = {beside->elapsed_s / beside->sums,
+                                 (beside->elapsed_s - progress_s) / beside->sums,
+                                 beside->elapsed_s / std::max(slices, 1.0)};
+    if (auto agreed = mean(sum); !agreed) return agreed;
+    line.stolen_per_byte_s = std::max(0.0, sum[1]) / half.bytes;
+    if (occupancy_s >= turn_s) {
+      if (occupancy_s > 0) line.drag = std::max(1.0, sum[0] / occupancy_s);
+    } else {
+      // An end is seen between two slices, half of one late on average.
+      line.late_s = std::max(0.0, (sum[0] - turn_s) * beside_count - sum[2] / 2);
+    }
+    return {};
   }
 
   Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {
@@ -135,7 +158,7 @@ class Probe {
   /// Adds the slices' times to alone_s_, and whole steps' to `computing`.
   Result<void> compute_alone(std::vector<double>& computing) {
     if (auto met = group_.barrier(); !met) return met;
-    for (int step = 0; step < kAloneSteps; ++step) {
+    for (int step = 0; step < plan_.alone_steps; ++step) {
       const Instant start = runtime::monotonic_now();
       for (size_t slice = 0; slice < plan_.compute.size(); ++slice) {
         const Instant slice_start = runtime::monotonic_now();
@@ -153,18 +176,17 @@ class Probe {
     std::vector<double> slices;  ///< ... and how often each slice was computed.
   };
 
-  size_t half_count() const { return values_.size() / 2; }
-
-  /// Sums and computing side by side, from the first sum's end to the last one's.
-  Result<Beside> compute_beside(const Pair& pair) {
-    const int total = kSumsBeside + plan_.repeats;
+  /// Computing, and `count` sums under way beside it, `total` in all: from the first one's end to
+  /// the last one's.
+  Result<Beside> compute_beside(const Pair& pair, int count, int total) {
+    values_.resize(std::max(values_.size(), half_count_ * static_cast<size_t>(count)), 1.0f);
     Beside result;
     result.slices.assign(plan_.compute.size(), 0.0);
-    std::array<Work, kSumsBeside> works;
+    std::array<Work, kBesideMax> works;
     int begun = 0, ended = 0;
-    const uint64_t bytes = scaled(pair, half_count() * sizeof(float));
+    const uint64_t bytes = scaled(pair, half_count_ * sizeof(float));
     const auto begin_next = [&]() -> Result<void> {
-      const auto half = static_cast<size_t>(begun % kSumsBeside);
+      const auto half = static_cast<size_t>(begun % count);
       auto work = begin(pair, bytes, half);
       if (!work) return fail(work.error());
       works[half] = std::move(*work);
@@ -172,15 +194,15 @@ class Probe {
       return {};
     };
     if (auto met = group_.barrier(); !met) return fail(met.error());
-    for (int i = 0; i < kSumsBeside; ++i) {
+    for (int i = 0; i < count; ++i) {
       if (auto started = begin_next(); !started) return fail(started.error());
     }
     Instant start = runtime::monotonic_now();
     for (size_t slice = 0; ended < total; slice = (slice + 1) % plan_.compute.size()) {
       plan_.compute[slice]();
       result.slices[slice] += 1;
-      while (ended < total && works[static_cast<size_t>(ended % kSumsBeside)].is_done()) {
-        if (auto done = works[static_cast<size_t>(ended % kSumsBeside)].wait(); !done) {
+      while (ended < total && works[static_cast<size_t>(ended % count)].is_done()) {
+        if (auto done = works[static_cast<size_t>(ended % count)].wait(); !done) {
           return fail(done.error());
         }
         if (++ended == 1) {
@@ -201,13 +223,16 @@ class Probe {
   }
   Result<void> mean(std::span<double> values) { return group_.all_reduce(values, Reduction::kAvg); }
 
-  static constexpr int kAloneSteps = 3;
-  static constexpr int kSumsBeside = 2;
+  /// Sums beside computing: so long, if that is more than the repeats.
+  static constexpr double kBesideSeconds = 0.6;
+  static constexpr int kBesideSumsMax = 60;
+  static constexpr int kBesideMax = 4;
 
   Group& group_;
   const ProbePlan& plan_;
+  const size_t half_count_;
   std::vector<float> values_;
-  std::array<std::vector<float>, 2> gathered_;
+  std::array<std::vector<float>, kBesideMax> gathered_;
   std::vector<double> alone_s_;  ///< By slice, over the alone steps of one pair.
 };
 

@@ -3,7 +3,8 @@
 // of it varies.
 //
 // For the slowing, sums of half the larger size run beside computing without a pause, two of them
-// always under way, so that neither waits for the other: no schedule of training does that.
+// always under way (over a long path up to four), so that neither waits for the other: no schedule
+// of training does that.
 //
 // Lines are the slowest rank's, computing and what the two cost each other are means over ranks,
 // all by all-reduces, so that all ranks plan alike. It trains
@@ -24,6 +25,7 @@ struct ProbePlan {
   uint64_t small_bytes = 64 << 10;
   uint64_t large_bytes = 8 << 20;  ///< Ideally the model's own size. Whole floats.
   int repeats = 7;                 ///< Of each measurement, after one that does not count.
+  int alone_steps = 3;             ///< Of computing, before and after each time beside sums.
   /// A step's computing in slices of some milliseconds, the same on all ranks; may be empty.
   std::vector<std::function<void()>> compute;
 };

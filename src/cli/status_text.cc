@@ -191,11 +191,24 @@ std::vector<std::string> outliers_of(const json& job) {
   return lines;
 }
 
+/// Of training that goes on elsewhere when its aggregator dies, and comes back.
+std::string moves_text(const json& job) {
+  uint64_t failovers = 0, returns = 0;
+  for (const json& rank : job.at("ranks")) {
+    failovers = std::max(failovers, rank.at("failovers").get<uint64_t>());
+    returns = std::max(returns, rank.at("returns").get<uint64_t>());
+  }
+  if (failovers == 0) return "";
+  return fmt::format("  its aggregators were lost {}; it came back {}\n", plural(failovers, "time"),
+                     plural(returns, "time"));
+}
+
 std::string job_text(const json& job) {
   std::string text =
       fmt::format("Job \"{}\" {}: {}; slots {} of {} in use\n", printable(job.at("name")),
                   job.at("state").get<std::string>(), states_text(job),
                   job.at("slots_in_use").get<uint32_t>(), job.at("slots").get<uint32_t>());
+  text += moves_text(job);
   const auto outliers = outliers_of(job);
   for (const std::string& line : outliers) text += fmt::format("  ! {}\n", line);
   if (!job.at("groups").empty()) text += "\n" + groups_table(job);

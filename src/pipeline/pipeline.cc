@@ -17,10 +17,6 @@ static_assert(kWidthMax + 1 < kFreshSlot);
 /// Parameters that are forecast at a time: a handful of arrays of it fit the first-level cache.
 constexpr size_t kTile = 1024;
 
-bool needs_own(Forecast forecast) {
-  return forecast == Forecast::kLocal || forecast == Forecast::kLocalAndPrevious;
-}
-
 }  // namespace
 
 Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Averager& averager,
@@ -37,7 +33,7 @@ Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Avera
   SUMCAST_ASSERT(rule.planes() <= kPlanesMax);
   if (options.width > 1) forecast_ = options.forecast;
   if (forecast_ == Forecast::kAuto) {
-    forecast_ = rule.accumulates() ? Forecast::kLocalAndPrevious : Forecast::kNone;
+    forecast_ = rule.accumulates() ? Forecast::kLocal : Forecast::kNone;
   }
   planes_.assign(rule.planes(), std::vector<float>(weights.size(), 0.0f));
   if (encoder_ && encoder_->wants_feedback()) feedback_.emplace(weights.size());
@@ -109,8 +105,10 @@ Result<StepReport> Pipeline::flush() {
     const Flight& oldest = flight(next_ - in_flight_);
     const Instant begun = oldest.begun;
     const bool last = in_flight_ == 1 && !oldest.arrived;
-    if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
+    // Before it is applied: that may change the way, and this was the one before.
+    if (auto done = arrive(next_ - in_flight_); !done) return fail(done.error().within("flush"));
     if (last && tunes_) retuner_->drained(begun);
+    if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
   }
   draining_ = false;
   forecast_weights();

@@ -97,7 +97,7 @@ Point evaluate(const Calibration& calibration, const StepShape& nominal, const S
       return {overlap_step(slowed, link, priority, setting.bucket_bytes).step_s, compute + stolen};
     }
     case Schedule::kPipe: {
-      const LinkTime sum{whole.latency_s, whole.occupancy_s, whole.drag};
+      const LinkTime sum{whole.latency_s, whole.occupancy_s, whole.drag, whole.late_s};
       const double step_s = pipelined_step_s(compute, sum, mode.width, whole.stolen_s);
       return {step_s, std::min(step_s, compute + (mode.width > 1 ? whole.stolen_s : 0))};
     }

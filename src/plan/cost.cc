@@ -108,8 +108,8 @@ Cost cost_of(const Calibration& calibration, Collective collective, WireFormat w
     const bool waits = collective == Collective::kRing ||
                        collective == Collective::kHalvingDoubling ||
                        collective == Collective::kGather;
-    return {total, waits ? total : std::min(busy, total), line.stolen_per_byte_s * bytes,
-            line.drag};
+    return {total, waits ? total : std::min(busy, total), line.stolen_per_byte_s * bytes, line.drag,
+            line.late_s};
   }
   Cost cost = formula(calibration, collective, workers, bytes * bytes_per_byte(wire));
   cost.stolen_s = calibration.stolen_s_per_byte * bytes * bytes_per_byte(wire);

@@ -69,6 +69,7 @@ struct MeasuredCost {
   /// What each byte keeps the bottleneck busy where sums follow one another; 0: as per_byte_s. The
   /// two differ where a link that has rested passes the first bytes faster.
   double busy_per_byte_s = 0;
+  double late_s = 0;  ///< What it comes later beside computing, whatever its size, beyond the drag.
 };
 
 /// All numbers that predictions rest on. Nominal rates have been wrong by 8.7x: calibrate.
@@ -92,6 +93,7 @@ struct Cost {
   double occupancy_s = 0;
   double stolen_s = 0;  ///< Compute lost if all of it runs beside computing.
   double drag = 1;      ///< How many times as long it takes beside computing, at least 1.
+  double late_s = 0;    ///< What it comes later beside computing, beyond the drag.
 };
 
 /// Of a worker that exchanges with the server alone while the link is free.

@@ -164,7 +164,7 @@ double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double s
     busy = compute_s * beside / (beside - stolen_s);
     step = busy + (1 - busy / beside) * sum.occupancy_s;
   }
-  const double latency = sum.latency_s + sum.occupancy_s * (sum.drag - 1);
+  const double latency = sum.latency_s + sum.occupancy_s * (sum.drag - 1) + sum.late_s;
   return std::max(step, (busy + latency) / width);
 }
 

@@ -69,7 +69,8 @@ std::vector<Bucket> buckets_of(const StepShape& step, double bucket_bytes = kBuc
 struct LinkTime {
   double latency_s = 0;
   double occupancy_s = 0;
-  double drag = 1;  ///< How many times as long it takes while the ranks compute, at least 1.
+  double drag = 1;    ///< How many times as long it takes while the ranks compute, at least 1.
+  double late_s = 0;  ///< What it comes later then, beyond the drag.
 };
 using LinkFn = std::function<LinkTime(double bytes)>;
 

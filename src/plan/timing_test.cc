@@ -86,6 +86,7 @@ TEST(Timing, WhatComputingDragsComesLaterOverALongPathToo) {
   EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01}, 2), (0.02 + 0.05) / 2, 1e-12);
   EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01, 1.5}, 2), (0.02 + 0.055) / 2, 1e-12);
   EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01, 1.5}, 4), 0.02, 1e-12);
+  EXPECT_NEAR(pipelined_step_s(0.02, {0.05, 0.01, 1, 0.004}, 2), (0.02 + 0.054) / 2, 1e-12);
 }
 
 TEST(Timing, OneBucketOverlapsNothing) {

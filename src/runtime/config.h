@@ -63,6 +63,9 @@ struct Settings {
   uint32_t window = 0;
   /// Socket buffers to ask for, bytes: Linux' own default, which every machine allows.
   uint32_t socket_buffer = 212'992;
+  /// Away from an aggregator that was lost, how long before looking whether it is back; longer each
+  /// time that it does not stay. 0s: never. Shorter than a restart takes would only look in vain.
+  Duration return_after = 1s;
   /// Largest IP packet, bytes: Ethernet's own. Jumbo frames need all switches to agree.
   uint32_t mtu = 1500;
 

@@ -130,9 +130,12 @@ constexpr ConfigKey kKeys[] = {
      "looking. Ranks of one host look for each other at most so long, and at most 20us."},
     {"multicast", "SUMCAST_MULTICAST", &Settings::multicast, "",
      "An aggregator, in a daemon or in a worker, sends each result once, to all workers on its "
-     "link "
-     "that hear its multicast group; others, and all where the network does not carry it, get "
+     "link that hear its multicast group; others, and all where the network does not carry it, get "
      "their own. Of the daemon, or of one worker."},
+    {"return_after", "SUMCAST_RETURN_AFTER", &Settings::return_after, "",
+     "A job that goes on without an aggregator that was lost (sparse training) looks after so long "
+     "whether it is back, and goes back to it; twice as long after each time that it is lost again "
+     "soon, up to 5m. 0s: never. Of rank 0."},
     {"window",
      "SUMCAST_WINDOW",
      &Settings::window,

@@ -31,8 +31,8 @@ class Options:
     """Where the next gradient is computed: at the committed weights ("none"), or where the
     optimiser's own rule would take them by an estimate of each mean under way: the last mean
     ("previous"), the own gradient ("local"), or the last mean with the own share of it replaced by the
-    fresh one ("local-and-previous": SAPipe's local_prev_sync, NeurIPS 2022). "auto": the latter,
-    unless the optimiser is plain SGD without momentum, which a forecast makes less stable."""
+    fresh one ("local-and-previous": SAPipe's local_prev_sync, NeurIPS 2022). "auto": "local", whose
+    estimates are on average over ranks the mean under way; "none" for SGD without momentum."""
     compensation: str = "none"
     """First-order correction of a late gradient for what the weights moved since: g takes
     s g g (w - w_then), or with "adaptive" s g g / sqrt(g g + eps) (w - w_then), in addition
@@ -42,8 +42,9 @@ class Options:
     correction: float = 0.0
     """0 to 1. A late mean g becomes g + correction (g - the mean before it)."""
     clip_norm: float = 0.0
-    """Euclidean norm to which an applied mean is cut; 0: off. With a DDP hook, clip_grad_norm_ after
-    backward() sees the late mean as well, and does the same."""
+    """Euclidean norm to which every applied mean is cut; 0: off. With a DDP hook, clip_grad_norm_
+    after backward() sees the late mean as well, but only the newest where several are applied in one
+    step (a flush, the guard, a change of width under "auto")."""
     skip_non_finite: bool = False
     """A mean that is not finite updates nothing, on all ranks alike. On with a GradScaler."""
     fresh: tuple = ()
