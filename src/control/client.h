@@ -77,7 +77,7 @@ class ControlClient {
   /// with different keys may wait at the same time.
   /// Errors: kTimeout and kMismatch (naming the ranks), kNoSlots, kAborted (a member is gone, or
   /// the coordinator), kInvalidArgument; whatever ended the group that this one belongs to.
-  /// @param beside  An open group with whose abort the waiting ends; `leaders_of` is one, too.
+  /// @param beside  An open group with whose end the waiting ends; `leaders_of` is one, too.
   Result<GroupPlan> open_group(const OpenGroup& request,
                                std::optional<GroupId> beside = std::nullopt);
   /// This rank uses the group no more.
