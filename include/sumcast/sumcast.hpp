@@ -1,9 +1,9 @@
 // Sumcast's C++ API: join a job, make groups, reduce tensors.
 //
-//   auto options = sumcast::Options::from_environment();          // torchrun, mpirun, srun,
-//   SUMCAST_* auto context = sumcast::Context::create(*options); auto done =
-//   (*context)->world().all_reduce(std::span(gradients)); if (!done) std::fprintf(stderr, "%s\n",
-//   done.error().what.c_str());
+//   auto options = sumcast::Options::from_environment();     // torchrun, mpirun, srun, SUMCAST_*
+//   auto context = sumcast::Context::create(*options);
+//   auto done = (*context)->world().all_reduce(std::span(gradients));
+//   if (!done) std::fprintf(stderr, "%s\n", done.error().what.c_str());
 //
 // Every call returns a Result; no exception leaves the library. Every wait has a deadline. When an
 // operation fails, the same error is returned on all ranks, the group is unusable from then on, and
@@ -77,6 +77,7 @@ struct Options {
   /// as if it were a host for itself. Equal on all ranks.
   bool one_rank_per_host = false;
   std::string interface;  ///< NCCL_SOCKET_IFNAME grammar; empty: by route.
+  std::string family;     ///< "AF_INET" or "AF_INET6": which addresses names resolve to.
   std::string tag;        ///< Free text shown when this rank is waited for.
   uint16_t flows = 1;     ///< UDP flows (source ports) to each daemon thread, 1..8.
   uint32_t mtu = 1500;    ///< Datagrams are probed up to this IP packet size; 576..9000.
@@ -88,14 +89,22 @@ struct Options {
   /// Listen for a daemon's results to all at once, where the network carries multicast (only with
   /// one flow, over IPv4). Ranks may differ.
   bool multicast = true;
+  /// Sparse jobs that go on without an aggregator that was lost look after so long whether it is
+  /// back; 0: never. Later each time that it does not stay.
+  std::chrono::nanoseconds return_after = std::chrono::seconds(1);
   Faults faults;
+  /// Rank 0 without a daemon: how often members say that they live, and the silence after which one
+  /// is dead. With a daemon its own configuration says.
+  std::chrono::nanoseconds heartbeat = std::chrono::milliseconds(250);
+  std::chrono::nanoseconds death = std::chrono::milliseconds(1500);
 
   /// From SUMCAST_* variables, an optional configuration file, and the launcher's variables
   /// (torchrun, Open MPI, MPICH, PMIx, Slurm). Without a daemon rank 0 listens on MASTER_ADDR, on
-  /// the port after MASTER_PORT (which the launcher's own store holds).
+  /// the port after MASTER_PORT (which the launcher's own store holds). A job that has no name gets
+  /// the launcher's for it. The log of this process is set up as SUMCAST_DEBUG* say.
   static Result<Options> from_environment(const std::string& config_file = "");
   /// Of the same, SUMCAST_* variables and the file only: for callers who know rank, world and
-  /// meeting place otherwise.
+  /// meeting place otherwise. Sets up the log, too.
   static Result<Options> from_settings(const std::string& config_file = "");
 };
 
@@ -270,6 +279,9 @@ class Context {
   Result<Group> new_group(const std::vector<uint32_t>& ranks, const std::string& key = "");
   /// What this rank is doing, shown to others when they wait for it.
   void set_tag(const std::string& text);
+  /// How often this member has changed its aggregator for another so far, and gone back to one:
+  /// shown in the status of the daemon that it has now.
+  void note_moves(uint32_t failovers, uint32_t returns);
   Counters counters() const;
   /// Bytes of payload per datagram that the world group agreed on.
   uint32_t payload_bytes() const;

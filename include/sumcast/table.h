@@ -38,6 +38,8 @@ typedef struct sumcast_table_options {
   int32_t resume;                   /* not 0: go on from the directory's checkpoint, if any */
   const char* checkpoint_directory; /* NULL: none */
   uint32_t hot_max, track;
+  uint32_t admit_after, evict_after;
+  uint64_t max_rows;
 } sumcast_table_options;
 
 /* Writes what TableOptions has, but for `size`. */
@@ -55,6 +57,8 @@ int sumcast_table_pull(sumcast_table* table, const uint64_t* keys, size_t count,
 /* gradients: f32[count][width], of the `count` keys that are current; `next` may be none. */
 int sumcast_table_push(sumcast_table* table, const float* gradients, size_t count,
                        const uint64_t* next, size_t next_count, float* next_rows);
+/* The optimizer's rate from the next push on, equal on all ranks. */
+int sumcast_table_set_rate(sumcast_table* table, float rate);
 int sumcast_table_peek(sumcast_table* table, const uint64_t* keys, size_t count, float* rows);
 int sumcast_table_set_hot(sumcast_table* table, const uint64_t* keys, size_t count);
 /* `state`: what rank 0 wants back with the rows, any bytes. */
@@ -70,7 +74,7 @@ int sumcast_table_abort(sumcast_table* table, const char* reason);
 typedef struct sumcast_table_counters {
   size_t size;
   uint64_t rounds, hot_pushed, cold_pushed, hot_moved, cold_pulled, hot_keys, hot_changes,
-      rows_held, failovers, checkpoints;
+      rows_held, failovers, checkpoints, returns;
 } sumcast_table_counters;
 int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* counters);
 

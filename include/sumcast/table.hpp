@@ -57,6 +57,14 @@ struct TableOptions {
   /// many at most, and all take them up. Only with an aggregator, or links, that make it pay.
   uint32_t hot_max = 0;
   uint32_t track = 100;
+  /// The first so many updates of a key (pushes by any number of ranks in one round) are counted
+  /// and dropped: then it gets a row. Until then it reads as a new row (P24).
+  uint32_t admit_after = 0;
+  /// A key without update for so many pushes is as new, its row free; 0: never.
+  uint32_t evict_after = 0;
+  /// Rows of all ranks together, each segment its share; 0: no limit. Where it is full the row
+  /// updated longest ago makes room if rows may go (evict_after), or kUnavailable ends the table.
+  uint64_t max_rows = 0;
 };
 
 /// Totals of this rank since open(); rows, not bytes.
@@ -69,6 +77,7 @@ struct TableCounters {
   uint64_t hot_changes = 0;                  ///< By `track`.
   uint64_t rows_held = 0;                    ///< By this rank's server, now.
   uint64_t failovers = 0, checkpoints = 0;
+  uint64_t returns = 0;  ///< To an aggregator that was lost before.
 };
 
 /// One call at a time; calls from several threads take turns.
@@ -97,6 +106,9 @@ class Table {
   /// @param next       as keys of pull().  @param rows  f32[next][width]; null if next is empty.
   Result<void> push(std::span<const float> gradients, std::span<const uint64_t> next = {},
                     float* rows = nullptr);
+  /// The optimizer's rate from the next push on: a schedule. Equal on all ranks, or that ends the
+  /// table. kInvalidArgument: below 0, or 0 with FTRL.
+  Result<void> set_rate(float rate);
   /// Reads rows and makes none: a key that was never pulled reads as its new row. The current keys
   /// stay what they are.
   Result<void> peek(std::span<const uint64_t> keys, float* rows);

@@ -75,6 +75,9 @@ TableSettings::TableSettings(const py::dict& from) {
   take("resume", options.resume);
   take("hot_max", options.hot_max);
   take("track", options.track);
+  take("admit_after", options.admit_after);
+  take("evict_after", options.evict_after);
+  take("max_rows", options.max_rows);
 }
 
 Table::Table(std::string name, const std::optional<Meeting>& meeting, uint32_t rank, uint32_t world,
@@ -178,6 +181,10 @@ void Table::peek(const at::Tensor& keys, const at::Tensor& rows) {
   });
 }
 
+void Table::set_rate(float rate) {
+  run([&](sumcast_table* table) { return sumcast_table_set_rate(table, rate); });
+}
+
 void Table::set_hot(const at::Tensor& keys) {
   const uint64_t* const from = keys_of(keys);
   run([&](sumcast_table* table) {
@@ -219,7 +226,8 @@ std::map<std::string, uint64_t> Table::counters() const {
           {"cold_pushed", now.cold_pushed}, {"hot_moved", now.hot_moved},
           {"cold_pulled", now.cold_pulled}, {"hot_keys", now.hot_keys},
           {"hot_changes", now.hot_changes}, {"rows_held", now.rows_held},
-          {"failovers", now.failovers},     {"checkpoints", now.checkpoints}};
+          {"failovers", now.failovers},     {"checkpoints", now.checkpoints},
+          {"returns", now.returns}};
 }
 
 void Table::abort(const std::string& reason) {
@@ -305,6 +313,7 @@ void define_tables(py::module_& module) {
       .def("push", &Table::push)
       .def("peek", &Table::peek)
       .def("set_hot", &Table::set_hot)
+      .def("set_rate", &Table::set_rate)
       .def("save", &Table::save)
       .def("restored", &Table::restored)
       .def("counters", &Table::counters)

@@ -38,6 +38,7 @@ class Table {
   void push(const at::Tensor& gradients, const at::Tensor& next, const at::Tensor& rows);
   void peek(const at::Tensor& keys, const at::Tensor& rows);
   void set_hot(const at::Tensor& keys);
+  void set_rate(float rate);
   void save(bool full, const std::string& state);
   std::optional<pybind11::bytes> restored() const;
   std::map<std::string, uint64_t> counters() const;

@@ -9,11 +9,15 @@ its entry point. The extension itself is loaded by the first process group or ta
     table = sumcast.EmbeddingBag(16)                  # rows by any key, shared by all ranks
 """
 
-__all__ = ["EmbeddingBag", "read_table", "register"]
+__all__ = ["EmbeddingBag", "pipeline", "read_table", "register", "torch"]
 
 
 def __getattr__(name):
     # Not imported before somebody asks: torch imports this package whenever it is imported itself.
+    if name in ("pipeline", "torch"):
+        import importlib
+
+        return importlib.import_module(f"sumcast.{name}")
     if name in ("EmbeddingBag", "read_table"):
         from sumcast import embedding
 

@@ -5,7 +5,8 @@ Run by that command with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. Rank
 object: `step_us` (median of a step, the slowest rank's), `exposed_comm_us` (what communication adds
 to a step that does not communicate), `parameters`, and `identical`: whether all ranks hold the same
 weights, bit for bit, at the end. With --width K steps follow one another without a barrier, as in
-training, through sumcast.pipeline (0: plain DDP, timed the same way), and exposed_comm_us is left out.
+training, through sumcast.pipeline (0: plain DDP, timed the same way), `width` is what was in force at
+the end, and exposed_comm_us is left out.
 """
 
 import argparse
@@ -100,7 +101,8 @@ def main():
     parser.add_argument("--model", default="resnet18", choices=sorted(MODELS))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--width", type=int, help="of the pipeline; 0: plain DDP, timed likewise")
+    parser.add_argument("--width", type=lambda text: text if text == "auto" else int(text),
+                        help="of the pipeline, or auto; 0: plain DDP, timed likewise")
     parser.add_argument("--compressor", default="none", help="of the pipeline")
     args = parser.parse_args()
 
@@ -119,7 +121,7 @@ def main():
         time_of = step_of_a_loop(model, optimizer, loss_of, inputs, targets, args)
         if args.width:
             optimizer.flush()
-        report(model, [time_of])
+        report(model, [time_of], {"width": optimizer.width} if args.width else {})
         return
 
     def gradients():
@@ -144,11 +146,11 @@ def main():
     report(model, [together + update, together - alone])
 
 
-def report(model, seconds):
+def report(model, seconds, more=None):
     """Rank 0 says what the slowest rank took: a step, and the part that communication adds if known."""
     times = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(times, dist.ReduceOp.MAX)
-    result = {"step_us": 1e6 * float(times[0])}
+    result = {"step_us": 1e6 * float(times[0]), **(more or {})}
     if len(seconds) > 1:
         result["exposed_comm_us"] = 1e6 * max(0.0, float(times[1]))
     result["parameters"] = sum(p.numel() for p in model.parameters())

@@ -65,6 +65,11 @@ class EmbeddingBag(torch.nn.Module):
     hot: keys whose gradients are summed by the aggregator, and whose rows every rank holds: a file
         of `sumcast hot --out`, a sequence or int64 tensor of keys, hottest first, or a number: so
         many at most, chosen from what rank 0 trains and looked at again every `track` steps.
+    admit_after: the first so many updates of a key (steps in which any rank trained it) are counted
+        and dropped; until then it gives its new row. evict_after: a key without update for so many
+        steps is as new; 0: never. max_rows: of all ranks together; where they are there, the row
+        updated longest ago makes room, if rows may go (evict_after), else that is an error; 0: no
+        limit.
     servers: ranks that hold rows, from rank 0 on; 0: all, or the first 16.
     wire: how gradients travel: "fp32", "bf16", "fp16" or "int8".
     checkpoint: a directory that all ranks see, for save(). resume: go on from what is in it, if
@@ -80,9 +85,9 @@ class EmbeddingBag(torch.nn.Module):
     def __init__(self, dim, mode="mean", *, optimizer="sgd", lr=0.01, momentum=0.9,
                  betas=(0.9, 0.999), eps=None, initial_accumulator=0.0, ftrl_beta=1.0, l1=0.0,
                  l2=0.0, average=True, init_scale=None, seed=1, padding_idx=None,
-                 include_last_offset=False, hot=None, track=100, servers=0, segments=4,
-                 wire="fp32", checkpoint=None, resume=False, process_group=None, timeout=None,
-                 name="table"):
+                 include_last_offset=False, hot=None, track=100, admit_after=0, evict_after=0,
+                 max_rows=0, servers=0, segments=4, wire="fp32", checkpoint=None, resume=False,
+                 process_group=None, timeout=None, name="table"):
         super().__init__()
         if mode not in _MODES:
             raise ValueError(f"sumcast: mode {mode!r}; there are sum, mean and max")
@@ -103,6 +108,7 @@ class EmbeddingBag(torch.nn.Module):
             "servers": servers, "segments": segments, "wire": _WIRES[wire],
             "checkpoint_directory": "" if checkpoint is None else os.fspath(checkpoint),
             "resume": int(bool(resume)), "hot_max": hot_max, "track": track,
+            "admit_after": admit_after, "evict_after": evict_after, "max_rows": max_rows,
             # For the ranks to compare: the table itself does not know them.
             "average": bool(average), "hot": None if hot_keys is None else _keys.fingerprint(hot_keys),
         }
@@ -180,6 +186,21 @@ class EmbeddingBag(torch.nn.Module):
         self._lookups = []
         self._table.pull(_keys.no_keys(), torch.empty(0, self.dim))
         self._current, self._fetched, self._announced = _keys.no_keys(), None, None
+
+    @property
+    def lr(self):
+        """The optimiser's rate from the next step() on; setting it is a schedule. All ranks alike."""
+        return self._settings["rate"]
+
+    @lr.setter
+    def lr(self, value):
+        self._table.set_rate(value)
+        self._settings["rate"] = float(value)
+
+    def as_optimizer(self):
+        """A torch.optim.Optimizer whose step() is this table's step(), at the "lr" of its only
+        parameter group: for torch.optim.lr_scheduler, and for loops over optimizers."""
+        return _RowOptimizer(self)
 
     def attach(self, optimizer):
         """Has every optimizer.step() end with this table's step(). Returns a handle to undo it."""
@@ -311,6 +332,26 @@ class EmbeddingBag(torch.nn.Module):
                 gradients.index_add_(0, _keys.places_in(self._current, keys),
                                      leaf.grad[:len(keys)].to("cpu"))
         return gradients
+
+
+class _RowOptimizer(torch.optim.Optimizer):
+    """Rows are no parameters: the group has one of no elements, for torch wants one."""
+
+    def __init__(self, table):
+        super().__init__([torch.zeros(0)], {"lr": table.lr})
+        self._table = table
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        rate = float(self.param_groups[0]["lr"])
+        if rate != self._table.lr:
+            self._table.lr = rate
+        self._table.step()
+        return loss
 
 
 def _decode(state):

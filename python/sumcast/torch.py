@@ -17,7 +17,7 @@ def stats():
     {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}, "staging":
     {"operations", "bytes_in", "bytes_out", "seconds_in", "seconds_out"}, "tables": {name: {"rounds",
     "hot_pushed", "cold_pushed", "hot_moved", "cold_pulled", "hot_keys", "hot_changes", "rows_held",
-    "failovers", "checkpoints"}}}. Seconds run from the call
+    "failovers", "checkpoints", "returns"}}}. Seconds run from the call
     until its completion was noticed; bytes are those of this rank's input tensors. "staging" has the
     calls on tensors of an accelerator, and what was copied to the host and back for them, once the
     device has done it; its seconds are the device's own (0 where it has no clock).

@@ -11,8 +11,8 @@
 #include "control/wording.h"
 #include "net/ifname.h"
 #include "net/interface.h"
+#include "net/udp.h"
 #include "runtime/clock.h"
-#include "runtime/config.h"
 #include "runtime/environment.h"
 #include "runtime/log.h"
 
@@ -20,9 +20,6 @@ namespace sumcast {
 namespace {
 
 constexpr Duration kLeavePatience = std::chrono::seconds(2);
-
-constexpr std::array<std::string_view, 6> kAlgorithmNames = {"auto", "in-network",       "direct",
-                                                             "ring", "halving-doubling", "server"};
 
 Result<std::optional<auth::Key>> find_key(const Options& options) {
   if (options.insecure) {
@@ -51,24 +48,50 @@ Result<std::optional<auth::Key>> find_key(const Options& options) {
   }
   return fail(ErrorCode::kInvalidArgument,
               "no key: make one with `sumcast keygen FILE`, give it to all ranks and the daemon "
-              "(SUMCAST_KEY_FILE), or say --insecure");
+              "(SUMCAST_KEY_FILE), or set SUMCAST_INSECURE=1");
+}
+
+Result<net::Family> find_family(const Options& options) {
+  if (options.family.empty()) return net::Family::kAny;
+  if (options.family == "AF_INET") return net::Family::kIpv4;
+  if (options.family == "AF_INET6") return net::Family::kIpv6;
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("family \"{}\" does not exist; there are AF_INET and AF_INET6", options.family));
 }
 
 Result<net::Endpoint> find_coordinator(const Options& options) {
+  const auto family = find_family(options);
+  if (!family) return fail(family.error());
   if (!options.aggregator.empty()) {
-    auto all = net::parse_endpoints(options.aggregator);
+    auto all = net::parse_endpoints(options.aggregator, *family);
     if (!all) return fail(all.error().within("aggregator"));
     return all->front();
   }
   if (!options.coordinator.empty()) {
-    auto one = net::parse_endpoint(options.coordinator);
+    auto one = net::parse_endpoint(options.coordinator, *family);
     if (!one) return fail(one.error().within("coordinator"));
     return *one;
   }
-  if (options.world == 1) return net::Endpoint::loopback(net::Family::kIpv4, 0);
+  if (options.world == 1) {
+    return net::Endpoint::loopback(
+        *family == net::Family::kIpv6 ? net::Family::kIpv6 : net::Family::kIpv4, 0);
+  }
   return fail(ErrorCode::kInvalidArgument,
               "nowhere to join: give an aggregator (SUMCAST_AGGREGATOR=host:port) or, without a "
               "daemon, where rank 0 listens (MASTER_ADDR and MASTER_PORT)");
+}
+
+/// The engine takes what the kernel grants; who asked for more is told how to get it.
+void warn_of_small_buffers(const net::Endpoint& local, int wanted) {
+  net::UdpOptions udp;
+  udp.local = local.with_port(0);
+  udp.receive_buffer_bytes = wanted;
+  const auto socket = net::UdpSocket::open(udp);
+  if (!socket) return;  // Then the engine's own will tell.
+  if (const auto advice = net::receive_buffer_advice(wanted, socket->receive_buffer_bytes())) {
+    runtime::log_warn(runtime::Subsystem::kNet, "{}", *advice);
+  }
 }
 
 bool wants_aggregator(Algorithm a) {
@@ -76,72 +99,6 @@ bool wants_aggregator(Algorithm a) {
 }
 
 }  // namespace
-
-std::string_view name_of(Algorithm algorithm) {
-  return kAlgorithmNames[static_cast<size_t>(algorithm)];
-}
-
-std::optional<Algorithm> algorithm_from_name(std::string_view name) {
-  const auto at = std::ranges::find(kAlgorithmNames, name);
-  if (at == kAlgorithmNames.end()) return std::nullopt;
-  return static_cast<Algorithm>(at - kAlgorithmNames.begin());
-}
-
-Result<Options> Options::from_settings(const std::string& config_file) {
-  auto settings =
-      runtime::load_settings(config_file.empty() ? std::nullopt : std::optional(config_file));
-  if (!settings) return fail(runtime::joined(settings.error()));
-  Options options;
-  for (const std::string& one : settings->aggregator) {
-    options.aggregator += (options.aggregator.empty() ? "" : ",") + one;
-  }
-  options.key_file = settings->key_file;
-  options.insecure = settings->insecure;
-  options.one_rank_per_host = settings->one_rank_per_host;
-  options.interface = settings->socket_ifname;
-  options.timeout = settings->timeout;
-  options.mtu = settings->mtu;
-  options.spin = settings->spin;
-  options.multicast = settings->multicast;
-  const auto algorithm = algorithm_from_name(settings->algorithm);
-  if (!algorithm) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("algorithm \"{}\" does not exist; there are auto, in-network, direct, "
-                            "ring, halving-doubling, server",
-                            settings->algorithm));
-  }
-  options.algorithm = *algorithm;
-  options.wire = *wire_format_from_name(settings->wire);  // Checked when it was read.
-  if (!settings->job.empty()) options.job = settings->job;
-  options.faults.loss = settings->fault_loss;
-  options.faults.duplicate = settings->fault_duplicate;
-  options.faults.reorder = settings->fault_reorder;
-  options.faults.delay = settings->fault_delay;
-  options.faults.seed = settings->fault_seed;
-  return options;
-}
-
-Result<Options> Options::from_environment(const std::string& config_file) {
-  auto read = from_settings(config_file);
-  if (!read) return fail(read.error());
-  Options options = std::move(*read);
-  auto launched = runtime::launched_rank();
-  if (!launched) return fail(launched.error());
-  if (*launched) {
-    options.rank = (*launched)->rank;
-    options.world = (*launched)->world;
-  }
-  auto master = runtime::master_endpoint();
-  if (!master) return fail(master.error());
-  if (*master) {
-    options.coordinator = fmt::format("{}:{}", (*master)->host, (*master)->port + 1);
-    // Where a job's ranks meet is theirs alone, so it tells apart the jobs that share a daemon.
-    if (options.job == Options().job) {
-      options.job = fmt::format("{}:{}", (*master)->host, (*master)->port);
-    }
-  }
-  return options;
-}
 
 Context::Context() = default;
 
@@ -226,6 +183,10 @@ Result<Group> Context::new_group(const std::vector<uint32_t>& ranks, const std::
 }
 
 void Context::set_tag(const std::string& text) { impl_->set_tag(text); }
+void Context::note_moves(uint32_t failovers, uint32_t returns) {
+  impl_->failovers.store(failovers, std::memory_order_relaxed);
+  impl_->returns.store(returns, std::memory_order_relaxed);
+}
 uint32_t Context::payload_bytes() const {
   // What members offer, and the plan has, are whole datagrams.
   const size_t tag = impl_->key ? wire::kTagBytes : 0;
@@ -267,7 +228,10 @@ Result<void> Context::Impl::join() {
   auto local = net::choose_local(*coordinator, *selector);
   if (!local) return fail(local.error());
   address = local->with_port(0).text();
+  runtime::log_info(runtime::Subsystem::kNet, "using {} to reach {} at {}", local->address_text(),
+                    options.aggregator.empty() ? "rank 0" : "sumcastd", coordinator->text());
 
+  warn_of_small_buffers(*local, options.socket_buffer_bytes);
   collective::EngineOptions e;
   e.key = key;
   e.local = local->with_port(0);
@@ -309,6 +273,11 @@ Result<void> Context::Impl::join() {
     control::ServerOptions s;
     s.listen = *coordinator;
     s.key = key;
+    if (options.heartbeat.count() <= 0 || options.death / 2 < options.heartbeat) {
+      return fail(ErrorCode::kInvalidArgument, "death must be at least twice heartbeat, above 0");
+    }
+    s.coordinator.heartbeat = options.heartbeat;
+    s.coordinator.death = options.death;
     auto started = control::CoordinatorServer::start(std::move(s), no_observer);
     if (!started) return fail(started.error());
     server = std::move(*started);

@@ -74,6 +74,7 @@ struct Context::Impl final : public control::ClientObserver {
   std::mutex teams_mutex;
   std::vector<std::weak_ptr<api::TeamRunner>> teams;  // Of the groups that are open.
   std::string user_tag;                               // As the engine has it.
+  std::atomic<uint32_t> failovers{0}, returns{0};     // As the user said.
   /// Groups whose ranks share hosts, each with the group of the same ranks that sums their rows.
   std::vector<std::pair<GroupId, GroupId>> row_groups;
   /// What the coordinator is told about the host: equal on ranks that may share memory.
@@ -97,6 +98,7 @@ struct Context::Impl final : public control::ClientObserver {
                 const std::vector<Rank>& ranks) override;
   std::vector<control::GroupActivity> activity() override;
   control::Description describe(const control::Describe& question) override;
+  control::Moves moves() override { return {failovers.load(), returns.load()}; }
   void on_left(const control::Left&) override {}
 };
 

@@ -52,7 +52,11 @@ Result<void> check_access(int fd, const std::string& path) {
                             "digits",
                             path, kDigits));
   }
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  // What service managers and Kubernetes hand a process that is not root belongs to root and is
+  // readable by a group of the process alone.
+  const bool handed_out = status.st_uid == 0 && ::geteuid() != 0;
+  const mode_t refused = handed_out ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+  if ((status.st_mode & refused) != 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("key file {} is open to other users (mode {:04o}); run 'chmod 600 {}'",
                             path, status.st_mode & 07777u, path));
@@ -103,8 +107,8 @@ Result<Key> parse_key(std::string_view text) {
   }
   if (digits.size() != kDigits) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("holds {} hex digits instead of {}; make one with 'openssl rand -hex "
-                            "32'",
+                fmt::format("holds {} hex digits instead of {}; make one with 'sumcast keygen "
+                            "FILE'",
                             digits.size(), kDigits));
   }
   return key;
@@ -122,8 +126,8 @@ std::string key_text(const Key& key) {
 Result<Key> read_key_file(const std::string& path) {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) {
-    const char* advice = errno == ENOENT ? "; make one with 'openssl rand -hex 32', mode 600, and "
-                                           "copy it to every host"
+    const char* advice = errno == ENOENT ? "; make one with 'sumcast keygen FILE' and copy it to "
+                                           "every host, mode 600"
                                          : "";
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("cannot open key file {}: {}{}", path, std::strerror(errno), advice));

@@ -2,7 +2,8 @@
 //
 // Text rather than bytes, so that it passes through editors, secret stores and terminals. White
 // space around the digits is ignored. A file that others may read is refused, as ssh does: a key
-// that has leaked cannot be told from one that has not.
+// that has leaked cannot be told from one that has not. A file of root's may be readable by a group
+// (0440, 0640) for a process that is not root: so do systemd and Kubernetes hand out secrets.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ namespace sumcast::auth {
 
 /// Reads the key in `path`.
 ///
-/// @return kInvalidArgument for a missing or unreadable file, a file that group or world may
-///         access, a wrong number of digits, or a character that is no hex digit (the text names
+/// @return kInvalidArgument for a missing or unreadable file, a file that others may access, a
+///         wrong number of digits, or a character that is no hex digit (the text names
 ///         its position). No error text contains key material.
 Result<Key> read_key_file(const std::string& path);
 

@@ -87,6 +87,27 @@ TEST_F(KeyFileTest, RefusesAFileThatOthersMayRead) {
   EXPECT_EQ(error(), "no error");
 }
 
+TEST_F(KeyFileTest, ASecretHandedOutByRootMayBeReadableByAGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can hand out";
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  const auto error_as_nobody = [&](mode_t mode) {
+    write(digits_, mode);
+    EXPECT_EQ(::chown(path_.c_str(), 0, kNobody), 0);
+    EXPECT_EQ(::setegid(kNobody), 0);
+    EXPECT_EQ(::seteuid(kNobody), 0);
+    const std::string what = error();
+    EXPECT_EQ(::seteuid(0), 0);
+    EXPECT_EQ(::setegid(0), 0);
+    return what;
+  };
+  EXPECT_EQ(error_as_nobody(0440), "no error");
+  EXPECT_EQ(error_as_nobody(0640), "no error");
+  for (const mode_t mode : {0444, 0660, 0641}) {
+    EXPECT_THAT(error_as_nobody(mode), HasSubstr("is open to other users"));
+  }
+}
+
 TEST_F(KeyFileTest, SaysHowManyDigitsAreThere) {
   write(digits_.substr(1));
   EXPECT_THAT(error(), HasSubstr("key file " + path_ + ": holds 63 hex digits instead of 64"));

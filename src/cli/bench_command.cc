@@ -68,11 +68,6 @@ int run_bench(const BenchFlags& flags, const std::vector<std::string>& args) {
 void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* const command =
       app.add_subcommand("bench", "Time collectives, ours and others', in a cluster built for it");
-  command->footer(
-      "Examples:\n"
-      "  sumcast bench -b 25M --workers 8 --rate 300mbit --algo in-network,direct --peer gloo\n"
-      "  sumcast bench -b 8 -e 4K -f 8 --workers 8 --peer gloo,openmpi\n"
-      "  sumcast bench -b 16M --insecure --algo in-network,wire");
   auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
   add_kernel_command(*command, exit_code);
@@ -80,6 +75,12 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   add_sparse_command(*command, exit_code);
   add_pipe_command(*command, exit_code);
   add_convergence_command(*command, exit_code);
+  // Last: commands under this one would have it, too.
+  command->footer(
+      "Examples:\n"
+      "  sumcast bench -b 25M --workers 8 --rate 300mbit --algo in-network,direct --peer gloo\n"
+      "  sumcast bench -b 8 -e 4K -f 8 --workers 8 --peer gloo,openmpi\n"
+      "  sumcast bench -b 16M --insecure --algo in-network,wire");
   command->callback([command, flags, &exit_code] {
     if (!command->get_subcommands().empty()) return;
     exit_code = run_bench(*flags, command_line());

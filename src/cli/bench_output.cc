@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cli/bench_rows_maker.h"
+#include "cli/output_file.h"
 #include "report/ratio_table.h"
 #include "report/units.h"
 #include "runtime/clock.h"
@@ -155,10 +156,9 @@ Result<void> BenchOutput::write_document(const ContenderSpec& contender, const T
   document.start_time = started_;
   document.end_time = time_text();
   document.args = args_;
-  std::ofstream file(path);
-  file << report::nccl_json(run_, table.rows, floor_, document) << std::flush;
-  if (file) return {};
-  return fail(ErrorCode::kSystem, fmt::format("-J {}: cannot write the file", path));
+  auto written = write_output_file(path, report::nccl_json(run_, table.rows, floor_, document));
+  if (!written) return fail(written.error().within("-J"));
+  return {};
 }
 
 }  // namespace sumcast::cli

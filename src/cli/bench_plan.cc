@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
 
+#include "cli/output_file.h"
 #include "lab/topology.h"
 #include "numeric/codec.h"
 #include "runtime/units.h"
@@ -111,6 +113,20 @@ Result<void> add_peers(const std::string& list, std::vector<ContenderSpec>& out)
   return {};
 }
 
+/// Of a list such as 0,2-3: is each a processor of this machine?
+Result<void> check_processors(const std::string& list) {
+  const auto processors = static_cast<uint64_t>(::get_nprocs_conf());
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find_first_of(",-", begin), list.size());
+    const auto number = runtime::parse_count(list.substr(begin, end - begin));
+    if (!number || *number >= processors) {
+      return refuse("--cpu", list, fmt::format("processors 0 to {}", processors - 1));
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
 Result<void> check_numbers(const BenchFlags& flags) {
   struct Row {
     std::string_view flag;
@@ -143,6 +159,12 @@ Result<void> check_numbers(const BenchFlags& flags) {
   if (flags.step_factor == 1) return refuse("-f", "1", "2 or more");
   const bool listed = flags.daemon_cpus.find_first_not_of("0123456789,-") == std::string::npos;
   if (!listed) return refuse("--cpu", flags.daemon_cpus, "a list such as 0,2-3");
+  if (auto good = check_processors(flags.daemon_cpus); !good) return good;
+  const std::string obstacle = flags.json_file.empty() ? "" : why_not_writable(flags.json_file);
+  if (!obstacle.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("-J: cannot write {}: {}", flags.json_file, obstacle));
+  }
   return {};
 }
 
@@ -171,7 +193,9 @@ Result<void> parse_environment(BenchPlan& plan) {
   plan.collective = *collective;
   if (!flags.rate.empty()) {
     const auto rate = runtime::parse_rate(flags.rate);
-    if (!rate || *rate < 1'000'000) return refuse("--rate", flags.rate, "300mbit or the like");
+    if (!rate || *rate < 1'000'000) {
+      return refuse("--rate", flags.rate, "at least 1mbit, such as 300mbit or 1gbit");
+    }
     plan.rate_bits_per_second = *rate;
     if (flags.loopback) {
       return fail(ErrorCode::kInvalidArgument, "--rate with --loopback: loopback has no links");

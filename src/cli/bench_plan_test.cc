@@ -118,7 +118,11 @@ TEST(BenchPlan, RefusesWithALineThatNamesTheFlag) {
   EXPECT_THAT(with([](BenchFlags& f) { f.peers = "nccl"; }), HasSubstr("mpich"));
   EXPECT_THAT(with([](BenchFlags& f) { f.collective = "all2all"; }), HasSubstr("all_gather"));
   EXPECT_THAT(with([](BenchFlags& f) { f.reference = "gloo"; }), HasSubstr("in-network"));
+  EXPECT_THAT(with([](BenchFlags& f) { f.rate = "1kbit"; }), HasSubstr("at least 1mbit"));
   EXPECT_THAT(with([](BenchFlags& f) { f.daemon_cpus = "0;rm"; }), HasSubstr("--cpu"));
+  EXPECT_THAT(with([](BenchFlags& f) { f.daemon_cpus = "0,9999"; }), HasSubstr("processors 0 to"));
+  EXPECT_THAT(with([](BenchFlags& f) { f.json_file = "/absent/out.json"; }),
+              HasSubstr("-J: cannot write /absent/out.json: there is no directory /absent"));
   EXPECT_THAT(with([](BenchFlags& f) { f.devices_per_thread = 2; }), HasSubstr("-g"));
 }
 

@@ -26,7 +26,7 @@ constexpr std::array<ConvergenceSetting, 6> kSettings = {{
     {"adamw-fast", Optimiser::kAdamW, 0.004f, 0.9f},
 }};
 
-constexpr std::array<ConvergenceVariant, 14> kVariants = {{
+constexpr std::array<ConvergenceVariant, 17> kVariants = {{
     {"sync", 1},
     {"plain", 2},
     {"previous", 2, Forecast::kPrevious},
@@ -41,6 +41,9 @@ constexpr std::array<ConvergenceVariant, 14> kVariants = {{
     {"qsgd", 2, Forecast::kLocalAndPrevious, Compensation::kNone, 0.0f, false, "qsgd"},
     {"plain-3", 3},
     {"forecast-3", 3, Forecast::kLocalAndPrevious},
+    {"local-3", 3, Forecast::kLocal},
+    {"local-top-k", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "top-k"},
+    {"async", 1, Forecast::kNone, Compensation::kNone, 0.0f, false, {}, true},
 }};
 
 std::unique_ptr<pipeline::Encoder> make_encoder(std::string_view name) {

@@ -31,6 +31,7 @@ struct ConvergenceVariant {
   float correction = 0.0f;
   bool fresh_output = false;   ///< The last layer's gradients are applied fresh.
   std::string_view encoder{};  ///< "", "bf16", "int8", "top-k" (1 %), "qsgd" (127 levels).
+  bool turns = false;          ///< At an asynchronous server; nothing else applies then.
 };
 
 std::span<const ConvergenceSetting> convergence_settings();

@@ -17,6 +17,7 @@
 #include "report/progress.h"
 #include "runtime/clock.h"
 #include "runtime/environment.h"
+#include "trainer/async_train.h"
 
 namespace sumcast::cli {
 namespace {
@@ -102,19 +103,9 @@ Result<std::vector<ConvergenceRun>> earlier_runs(const std::string& path, const 
   return runs;
 }
 
-Result<ConvergenceRun> train_once(const trainer::FashionMnist& data, const Grid& grid,
-                                  uint32_t workers, const ConvergenceSetting& setting,
-                                  const ConvergenceVariant& variant, uint64_t seed) {
-  const size_t output = static_cast<size_t>(grid.base.hidden.back() + 1) * trainer::kClasses;
-  size_t parameters = 0;
-  auto inputs = static_cast<size_t>(data.training.pixels_per_image());
-  for (const int width : grid.base.hidden) {
-    parameters += (inputs + 1) * static_cast<size_t>(width);
-    inputs = static_cast<size_t>(width);
-  }
-  trainer::TrainOptions options =
-      options_for(grid.base, setting, variant, parameters + output, output);
-  options.seed = seed;
+/// Ranks as threads of this process; the outcome of the first.
+Result<trainer::TrainOutcome> train_together(const trainer::FashionMnist& data, uint32_t workers,
+                                             const trainer::TrainOptions& options) {
   pipeline::LocalRanks ranks(workers, kPatience);
   std::vector<Result<trainer::TrainOutcome>> outcomes(workers);
   std::vector<std::thread> threads;
@@ -130,17 +121,36 @@ Result<ConvergenceRun> train_once(const trainer::FashionMnist& data, const Grid&
   for (const auto& outcome : outcomes) {
     if (!outcome) return fail(outcome.error());
   }
-  const trainer::TrainOutcome& first = *outcomes[0];
-  const size_t averaged = std::min(kLossesAveraged, first.losses.size());
+  return std::move(outcomes[0]);
+}
+
+Result<ConvergenceRun> train_once(const trainer::FashionMnist& data, const Grid& grid,
+                                  uint32_t workers, const ConvergenceSetting& setting,
+                                  const ConvergenceVariant& variant, uint64_t seed) {
+  const size_t output = static_cast<size_t>(grid.base.hidden.back() + 1) * trainer::kClasses;
+  size_t parameters = 0;
+  auto inputs = static_cast<size_t>(data.training.pixels_per_image());
+  for (const int width : grid.base.hidden) {
+    parameters += (inputs + 1) * static_cast<size_t>(width);
+    inputs = static_cast<size_t>(width);
+  }
+  trainer::TrainOptions options =
+      options_for(grid.base, setting, variant, parameters + output, output);
+  options.seed = seed;
+  Result<trainer::TrainOutcome> outcome =
+      variant.turns ? trainer::train_by_turns(data, static_cast<uint16_t>(workers), options)
+                    : train_together(data, workers, options);
+  if (!outcome) return fail(outcome.error());
+  const size_t averaged = std::min(kLossesAveraged, outcome->losses.size());
   ConvergenceRun run;
   run.setting = setting.name;
   run.variant = variant.name;
   run.seed = seed;
   run.grid = grid.text;
-  run.accuracy = first.accuracy.value_or(0);
-  run.epochs = first.epoch_accuracies;
-  run.loss = std::accumulate(first.losses.end() - static_cast<ptrdiff_t>(averaged),
-                             first.losses.end(), 0.0) /
+  run.accuracy = outcome->accuracy.value_or(0);
+  run.epochs = outcome->epoch_accuracies;
+  run.loss = std::accumulate(outcome->losses.end() - static_cast<ptrdiff_t>(averaged),
+                             outcome->losses.end(), 0.0) /
              static_cast<double>(averaged);
   return run;
 }

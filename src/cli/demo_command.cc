@@ -15,6 +15,11 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<DemoOptions>();
   CLI::App* demo = app.add_subcommand(
       "demo", "Train one model with each way of adding gradients, and compare them");
+  demo->footer(
+      "Examples:\n"
+      "  sumcast demo\n"
+      "  sumcast demo --workers 8 --rate 300mbit --method in-network,ring --report eight.html\n"
+      "  sumcast demo --images 10000 --epochs 1 --json");
   demo->add_option("--workers", options->workers, "Worker processes")->capture_default_str();
   demo->add_option("--epochs", options->epochs, "Passes over the training images")
       ->capture_default_str();

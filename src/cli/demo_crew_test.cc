@@ -32,7 +32,7 @@ constexpr const char* kTrain = R"(
     echo '{"kind":"step","step":2,"loss":1.5}'
     accuracy=',"accuracy":0.5'
   fi
-  echo '{"kind":"result","step_ns":5,"reductions_ns":[1,2],"losses":[2.5,1.5],"gradient_bytes":8,'\
+  echo '{"kind":"result","step_ns":5,"reductions_ns":[1,2],"losses":[2.5,1.5],"gradient_bytes":8,"width":1,"wire":"native",'\
 '"weights_hash":"00000000000000aa","datagram_bytes":10'"$accuracy}"
   cat > /dev/null
 )";

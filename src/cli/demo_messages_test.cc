@@ -22,6 +22,8 @@ WorkerPlan some_plan() {
   plan.key_file = "/tmp/key";
   plan.data = "/data";
   plan.images = 512;
+  plan.width = 0;
+  plan.auto_wire = true;
   plan.seed = std::numeric_limits<uint64_t>::max();
   return plan;
 }
@@ -43,6 +45,8 @@ TEST(DemoMessages, AResultKeepsEveryBit) {
   result.weights_hash = 0xFEDCBA9876543210u;
   result.datagram_bytes = 1ull << 40;
   result.accuracy = 0.8825;
+  result.width = 3;
+  result.wire = "bf16";
   const auto message = decode_message(encode(WorkerMessage(result)));
   ASSERT_TRUE(message.has_value()) << message.error().what;
   const auto& back = std::get<WorkerResult>(*message);
@@ -54,6 +58,8 @@ TEST(DemoMessages, AResultKeepsEveryBit) {
   EXPECT_EQ(back.weights_hash, result.weights_hash);
   EXPECT_EQ(back.datagram_bytes, result.datagram_bytes);
   EXPECT_EQ(back.accuracy, result.accuracy);
+  EXPECT_EQ(back.width, 3u);
+  EXPECT_EQ(back.wire, "bf16");
 }
 
 TEST(DemoMessages, AccuracyIsOptionalAndOtherKindsSurviveToo) {

@@ -1,15 +1,12 @@
 #include "cli/demo_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <optional>
 
 #include "base/assert.h"
+#include "cli/output_file.h"
 #include "pipeline/options.h"
 #include "runtime/units.h"
 
@@ -18,23 +15,6 @@ namespace {
 
 /// The published training set; a smaller one is not the full run.
 constexpr uint64_t kFullImages = 60'000;
-
-/// Why no file can be written at `path`, or "". Writes nothing.
-std::string why_not_writable(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (path.empty()) return "the name is empty";
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return "that is a directory";
-  if (fs::exists(path, ignored)) {
-    return ::access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
-  }
-  std::string directory = fs::path(path).parent_path().string();
-  if (directory.empty()) directory = ".";
-  if (!fs::is_directory(directory, ignored)) {
-    return fmt::format("there is no directory {}", directory);
-  }
-  return ::access(directory.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
-}
 
 /// `text` as a shell takes it for one word.
 std::string quoted(const std::string& text) {

@@ -31,6 +31,26 @@ TEST(DemoOptions, ChosenMethodsRunInTheOrderOfTheTableOnceEach) {
   EXPECT_THAT(names(options.chosen_methods()), ElementsAre("in-network", "ring"));
 }
 
+TEST(DemoOptions, AWidthIsANumberOrChosenAndThenNoPromisesAreMade) {
+  DemoOptions options;
+  options.width = "auto";
+  options.auto_wire = true;
+  EXPECT_THAT(options.validate(), IsEmpty());
+  EXPECT_EQ(options.width_number(), 0u);
+  EXPECT_EQ(options.command_line(), "sumcast demo --width auto --auto-wire");
+  EXPECT_FALSE(options.full_size(60'000));
+  for (const DemoMethod& method : options.chosen_methods()) EXPECT_FALSE(method.canonical);
+  options.width = "2";
+  EXPECT_THAT(options.validate(), ElementsAre("--auto-wire needs --width auto"));
+  options.auto_wire = false;
+  EXPECT_EQ(options.width_number(), 2u);
+  EXPECT_TRUE(options.chosen_methods()[0].canonical);
+  for (const char* wrong : {"", "0", "9", "12", "-1", "two"}) {
+    options.width = wrong;
+    EXPECT_THAT(options.validate(), ElementsAre(HasSubstr("--width must be 1 to 8 or auto, not")));
+  }
+}
+
 TEST(DemoOptions, EveryProblemIsNamedInOneGo) {
   DemoOptions options;
   options.workers = 1;

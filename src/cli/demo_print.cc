@@ -50,7 +50,8 @@ std::string weights_lines(std::span<const MethodOutcome> all) {
 std::string note_of(const MethodOutcome& outcome) {
   std::string note(outcome.method.note);
   if (outcome.width > 1) note += fmt::format(", K = {}", outcome.width);
-  if (outcome.wire != name_of(outcome.method.wire)) note += fmt::format(", {}", outcome.wire);
+  if (!outcome.wire.empty() && outcome.wire != name_of(outcome.method.wire))
+    note += fmt::format(", {}", outcome.wire);
   return note;
 }
 

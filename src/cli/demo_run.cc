@@ -20,6 +20,7 @@
 #include "cli/demo_crew.h"
 #include "cli/demo_print.h"
 #include "cli/demo_result.h"
+#include "cli/output_file.h"
 #include "lab/cluster.h"
 #include "lab/interrupt.h"
 #include "lab/privileges.h"
@@ -189,14 +190,6 @@ Result<MethodOutcome> run_one(Setup& setup, const DemoMethod& method, DemoBar& b
   return summarise(method, *run);
 }
 
-Result<void> write_report(const std::string& path, const std::string& page) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << page << std::flush;
-  if (file) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write the report {}: {}", path, std::strerror(errno)));
-}
-
 /// One line on what is about to happen.
 std::string announcement(const DemoOptions& options, const Setup& setup) {
   const std::string links =
@@ -251,7 +244,7 @@ int run_demo(const DemoOptions& options) {
   const Result<std::vector<MethodOutcome>> outcomes = run_all(options, *setup);
   if (!outcomes) return failed(outcomes.error());
   const auto data = demo_report_data(options, setup->setting, *outcomes);
-  const Result<void> written = write_report(options.report, report::demo_report_html(data));
+  const Result<void> written = write_output_file(options.report, report::demo_report_html(data));
   if (!options.json) fmt::print("\n{}", demo_table(*outcomes));
   if (!options.json && written) {
     fmt::print("report:  {}\n",

@@ -1,18 +1,14 @@
 #include "cli/hot_command.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "cli/hot_print.h"
 #include "cli/hot_report.h"
 #include "cli/hot_study.h"
+#include "cli/output_file.h"
 #include "report/progress.h"
 #include "runtime/clock.h"
 #include "runtime/environment.h"
@@ -21,21 +17,6 @@ namespace sumcast::cli {
 namespace {
 
 constexpr int kExitUsage = 2;
-
-/// Writes beside `path` and renames, so that no half a file is ever found there.
-Result<void> write_whole(const std::string& path, const std::string& text) {
-  const std::string draft = fmt::format("{}.{}.new", path, ::getpid());
-  std::error_code error;
-  errno = 0;
-  std::ofstream file(draft, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) std::filesystem::rename(draft, path, error);
-  if (file && !error) return {};
-  const std::string why = error ? error.message() : std::strerror(errno);
-  std::filesystem::remove(draft, error);
-  return fail(ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", path, why));
-}
 
 /// Turns calls that name what is being done into one bar per name.
 HotProgress bars_of(report::Progress& progress) {
@@ -60,11 +41,11 @@ Result<std::string> run_hot(const HotOptions& options) {
   if (!data) return fail(data.error());
   const HotStudy study = study_hot_keys(options, *data, report_progress);
   if (!options.out.empty()) {
-    auto written = write_whole(options.out, placement_json(options, study));
+    auto written = write_output_file(options.out, placement_json(options, study));
     if (!written) return fail(written.error());
   }
   if (!options.report.empty()) {
-    auto written = write_whole(options.report, hot_report(options, study));
+    auto written = write_output_file(options.report, hot_report(options, study));
     if (!written) return fail(written.error());
   }
   return options.json ? hot_json(options, study) : hot_text(options, study);
@@ -75,6 +56,11 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   CLI::App* const hot = app.add_subcommand(
       "hot",
       "Find a data set's hot keys, what summing them in the network saves, and their places");
+  hot->footer(
+      "Examples:\n"
+      "  sumcast hot debian-packages\n"
+      "  sumcast hot clicks.tsv --workers 8 --batch 256 --servers 1 --report hot.html\n"
+      "  sumcast hot train.svm --sample 8% --out placement.json --json");
   hot->add_option("data", options->source,
                   "A file; debian-packages (apt's descriptions); or a generator: ctr, flat")
       ->required();

@@ -5,12 +5,14 @@
 #include <charconv>
 #include <cmath>
 
+#include "cli/output_file.h"
 #include "hotset/placement.h"
 
 namespace sumcast::cli {
 namespace {
 
 constexpr uint32_t kContributorsMax = 1u << 16;
+constexpr uint64_t kBatchMax = 1u << 24;
 
 }  // namespace
 
@@ -47,7 +49,7 @@ std::vector<std::string> HotOptions::validate() const {
   require(!source.empty(), "no data: name a file, debian-packages, ctr or flat");
   check_share("--sample", sample, false);
   check_share("--doubled", doubled, true);
-  require(batch >= 1, "--batch must be at least 1");
+  require(batch >= 1 && batch <= kBatchMax, fmt::format("--batch must be 1 to {}", kBatchMax));
   require(workers >= 1 && rounds_held >= 1 && uint64_t{workers} * rounds_held <= kContributorsMax,
           fmt::format("--workers times --rounds-held must be 1 to {}", kContributorsMax));
   require(arrays >= 1 && arrays <= hotset::kArraysMax,
@@ -56,6 +58,10 @@ std::vector<std::string> HotOptions::validate() const {
   require(servers <= 65'536, "--servers must be at most 65536");
   require(fan_in_min >= 1, "--fan-in must be at least 1");
   require(rows <= UINT32_MAX, "--rows must be below 2^32");
+  for (const auto& [flag, path] : {std::pair("--out", &out), std::pair("--report", &report)}) {
+    const std::string obstacle = path->empty() ? "" : why_not_writable(*path);
+    require(obstacle.empty(), fmt::format("{}: cannot write {}: {}", flag, *path, obstacle));
+  }
   return problems;
 }
 

@@ -64,10 +64,12 @@ TEST(HotOptions, NamesEveryProblem) {
   options.workers = 0;
   options.row_width = 0;
   options.fan_in_min = 0.5;
+  options.out = "/absent/placement.json";
+  options.report = "/";
   std::string all;
   for (const std::string& problem : options.validate()) all += problem + "\n";
   for (const char* flag : {"no data", "--sample", "--doubled", "--batch", "--arrays", "--workers",
-                           "--row-width", "--fan-in"}) {
+                           "--row-width", "--fan-in", "--out", "--report"}) {
     EXPECT_THAT(all, HasSubstr(flag));
   }
   options = HotOptions();

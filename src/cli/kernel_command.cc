@@ -257,6 +257,7 @@ CLI::App* add_kernel_command(CLI::App& bench, int& exit_code) {
     bool float_table = false;
   };
   auto flags = std::make_shared<Flags>();
+  command->footer("Example:\n  sumcast bench kernel");
   command->add_flag("--float-table", flags->float_table,
                     "Not times but errors: of sums by lookup table, as a switch makes them");
   command->add_flag("--json", flags->json, "One JSON object per row");

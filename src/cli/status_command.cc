@@ -96,6 +96,12 @@ void add_status_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("status", "Show a daemon's jobs, who waits for whom, and its counters");
   command->add_option("--http", options->http, "The daemon's address of status pages")
       ->type_name("ADDR:PORT");
+  command->footer(
+      "Without --http: as SUMCAST_HTTP or the configuration file say, else 127.0.0.1:4701.\n"
+      "Examples:\n"
+      "  sumcast status\n"
+      "  sumcast status --http 10.0.0.1:4701 --watch\n"
+      "  sumcast status --json");
   command->add_flag("--json", options->json, "The daemon's own document");
   command->add_flag("--watch", options->watch, "Again every second");
   command->callback([options, &exit_code] {

@@ -50,12 +50,22 @@ std::string text_of(const std::vector<uint32_t>& numbers) {
   return control::ranks_text(ranks);
 }
 
+/// What a rank says it is doing: with its last heartbeat, or else when it joined.
+std::string tag_of(const json& rank) {
+  for (const json& activity : rank.at("groups")) {
+    if (!activity.at("tag").get_ref<const std::string&>().empty()) {
+      return printable(activity.at("tag"));
+    }
+  }
+  return printable(rank.at("tag"));
+}
+
 /// "rank 5 (node3:812 at 10.0.0.3)", with what it says it is doing.
 std::string introduce(const json& rank) {
   std::string text = fmt::format("rank {}", rank.at("rank").get<uint32_t>());
   const std::string name = printable(rank.at("name"));
   if (!name.empty()) text += fmt::format(" ({} at {})", name, printable(rank.at("address")));
-  const std::string tag = printable(rank.at("tag"));
+  const std::string tag = tag_of(rank);
   if (!tag.empty()) text += fmt::format(" \"{}\"", tag);
   return text;
 }
@@ -129,7 +139,7 @@ std::string ranks_table(const json& job) {
                {"DOING", Align::kLeft}});
   for (const json& rank : job.at("ranks")) {
     uint64_t posted = 0, completed = 0;
-    std::string doing = printable(rank.at("tag"));
+    std::string doing = tag_of(rank);
     for (const json& activity : rank.at("groups")) {
       posted += activity.at("posted").get<uint64_t>();
       completed += activity.at("completed").get<uint64_t>();
@@ -181,11 +191,24 @@ std::vector<std::string> outliers_of(const json& job) {
   return lines;
 }
 
+/// Of training that goes on elsewhere when its aggregator dies, and comes back.
+std::string moves_text(const json& job) {
+  uint64_t failovers = 0, returns = 0;
+  for (const json& rank : job.at("ranks")) {
+    failovers = std::max(failovers, rank.at("failovers").get<uint64_t>());
+    returns = std::max(returns, rank.at("returns").get<uint64_t>());
+  }
+  if (failovers == 0) return "";
+  return fmt::format("  its aggregators were lost {}; it came back {}\n", plural(failovers, "time"),
+                     plural(returns, "time"));
+}
+
 std::string job_text(const json& job) {
   std::string text =
       fmt::format("Job \"{}\" {}: {}; slots {} of {} in use\n", printable(job.at("name")),
                   job.at("state").get<std::string>(), states_text(job),
                   job.at("slots_in_use").get<uint32_t>(), job.at("slots").get<uint32_t>());
+  text += moves_text(job);
   const auto outliers = outliers_of(job);
   for (const std::string& line : outliers) text += fmt::format("  ! {}\n", line);
   if (!job.at("groups").empty()) text += "\n" + groups_table(job);

@@ -29,6 +29,8 @@ json rank_json(int rank, const std::string& state, const json& groups) {
           {"tag", ""},
           {"silent_ms", 120},
           {"alone", ""},
+          {"failovers", 0},
+          {"returns", 0},
           {"waited_for_ms", 4700 + rank},
           {"groups", groups}};
 }
@@ -113,6 +115,17 @@ TEST(StatusText, NamesTheRankThatOthersWaitFor) {
                         "are at operation 12, it is at 11"));
 }
 
+TEST(StatusText, ShowsWhatARankSaysThatItIsDoing) {
+  json job = waiting_job();
+  job["ranks"][2]["tag"] = "starting";
+  EXPECT_THAT(text_of(status_of(json::array({job}))), HasSubstr("10.0.0.3) \"starting\": the"));
+  job["ranks"][2]["groups"][0]["tag"] = "in the data loader";
+  const std::string text = text_of(status_of(json::array({job})));
+  EXPECT_THAT(text, HasSubstr("10.0.0.3) \"in the data loader\": the others"));
+  EXPECT_THAT(text, HasSubstr("  in the data loader\n"));  // In the table of ranks.
+  EXPECT_THAT(text, Not(HasSubstr("starting")));
+}
+
 TEST(StatusText, AHeartbeatsLatenessIsNoWait) {
   json job = waiting_job();
   job["groups"][0]["age_ms"] = 400;
@@ -176,6 +189,15 @@ TEST(StatusText, ShowsWhichRanksShareAHost) {
   const std::string text = text_of(status_of(json::array({job})));
   EXPECT_THAT(text, Not(HasSubstr(" x ")));
   EXPECT_THAT(text, HasSubstr("shares memory with no rank of its host: memfd_create: Operation"));
+}
+
+TEST(StatusText, ShowsThatTrainingChangedItsAggregator) {
+  json job = waiting_job();
+  EXPECT_THAT(text_of(status_of(json::array({job}))), Not(HasSubstr("came back")));
+  job["ranks"][1]["failovers"] = 2;
+  job["ranks"][1]["returns"] = 1;
+  EXPECT_THAT(text_of(status_of(json::array({job}))),
+              HasSubstr("its aggregators were lost 2 times; it came back 1 time"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "cli/plan_command.h"
 #include "cli/sparse_member.h"
 #include "cli/train_command.h"
+#include "cli/usage.h"
 #if __has_include("cli/demo_command.h")
 #include "cli/demo_command.h"
 #endif
@@ -37,6 +38,7 @@ int run(int argc, char** argv) {
   sumcast::cli::add_keygen_command(app, exit_code);
   sumcast::cli::add_sparse_member_command(app, exit_code);
   sumcast::cli::add_train_command(app, exit_code);
+  sumcast::cli::refuse_signs(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -45,7 +47,7 @@ int run(int argc, char** argv) {
       std::fputs(out.str().c_str(), stdout);
       return 0;
     }
-    std::fprintf(stderr, "sumcast: %s; see sumcast --help\n", error.what());
+    std::fprintf(stderr, "%s\n", sumcast::cli::usage_problem(app, argc, argv, error).c_str());
     return kExitUsage;
   }
   return exit_code;
@@ -55,7 +57,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    const std::string lost = sumcast::cli::finish_output();
+    if (lost.empty()) return code;
+    std::fprintf(stderr, "sumcast: %s\n", lost.c_str());
+    return code != 0 ? code : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "sumcast: %s\n", error.what());
     return 1;

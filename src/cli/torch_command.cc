@@ -164,6 +164,9 @@ CLI::App* add_torch_command(CLI::App& bench, int& exit_code) {
   CLI::App* const command =
       bench.add_subcommand("torch", "Training steps of PyTorch over this backend and over gloo");
   auto flags = std::make_shared<TorchFlags>();
+  command->footer(
+      "Example:\n"
+      "  sumcast bench torch --rate 300mbit --python .venv/bin/python");
   command->add_option("--model", flags->models, "resnet18, embedding")->default_str(flags->models);
   command->add_option("--backend", flags->contenders, "gloo, in-network, direct; :bf16 behind ours")
       ->default_str(flags->contenders);

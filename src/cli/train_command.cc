@@ -95,13 +95,16 @@ class TrainShow {
   void tell_losses(const sparse::Seat& seat) const {
     if (seat.reasons().empty()) return;
     if (options_.json) {
-      const nlohmann::ordered_json json = {
-          {"failovers", seat.reasons().size()}, {"reasons", seat.reasons()}, {"now", seat.place()}};
+      const nlohmann::ordered_json json = {{"failovers", seat.failovers()},
+                                           {"returns", seat.returns()},
+                                           {"reasons", seat.reasons()},
+                                           {"now", seat.place()}};
       fmt::print("{}\n", json.dump());
       return;
     }
     for (const std::string& reason : seat.reasons()) fmt::print("lost on the way: {}\n", reason);
-    fmt::print("sums were made by {} in the end\n", seat.place());
+    const std::string back = seat.returns() == 0 ? "" : fmt::format("; {} returns", seat.returns());
+    fmt::print("sums were made by {} in the end{}\n", seat.place(), back);
   }
 
   const TrainOptions& options_;
@@ -127,6 +130,7 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   const hotset::Corpus sample = (*subject)->sample();
   job->segments = sparse::segments_for(distinct_keys(sample, options.batch), job->servers,
                                        job->shape, job->wire);
+  job->shape.rows_max = sparse::segment_rows_max(options.max_rows, *job);
   HotChoice hot = choose_hot(sample, options, (*subject)->width());
   return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
@@ -254,6 +258,16 @@ void add_model_options(CLI::App& command, TrainOptions& options) {
   command.add_option("--nearest", options.nearest, "word2vec: print the words most like this one");
 }
 
+void add_row_options(CLI::App& command, TrainOptions& options) {
+  command.add_option("--admit-after", options.admit_after,
+                     "Updates of a key that are dropped before it gets a row");
+  command.add_option("--evict-after", options.evict_after,
+                     "Steps without update after which a key is as new and its row free; 0: never");
+  command.add_option("--max-rows", options.max_rows,
+                     "Of all servers, shared evenly; full, the row updated longest ago makes room "
+                     "(with --evict-after). 0: no limit");
+}
+
 void add_safety_options(CLI::App& command, TrainOptions& options) {
   command.add_option("--checkpoint", options.checkpoint,
                      "Write checkpoints into this directory, which all members share");
@@ -309,6 +323,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   command->add_flag("--asynchronous", options->asynchronous,
                     "No worker waits for another: servers take each one's gradients as they come");
   command->add_option("--seed", options->seed, "Of the order of samples and of new rows");
+  add_row_options(*command, *options);
   add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");
   auto compare = std::make_shared<CompareFlags>();

@@ -1,186 +1,13 @@
 // `sumcast train` as real processes that are killed: all of them and taken up again, or the
 // aggregator alone. However it went, the last checkpoint is that of an undisturbed training, byte
 // for byte.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/stat.h>
-
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "base/prng.h"
-#include "lab/process.h"
-#include "net/tcp.h"
-#include "sparse/rows_file.h"
+#include "cli/train_end_to_end.h"
 
 namespace sumcast::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using testing::HasSubstr;
-
-constexpr int kWorkers = 2, kServers = 2;
-
-std::string contents(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-class TrainEndToEnd : public testing::Test {
- protected:
-  TrainEndToEnd()
-      : directory_(testing::TempDir() + "train_" + std::to_string(::getpid()) + "_" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::remove_all(directory_);
-    fs::create_directories(directory_);
-    std::ofstream(path("key")) << std::string(64, '5');
-    ::chmod(path("key").c_str(), 0600);
-  }
-  ~TrainEndToEnd() override { fs::remove_all(directory_); }
-
-  std::string path(const std::string& name) const { return directory_ + "/" + name; }
-  static std::string program(const std::string& name) {
-    return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
-  }
-
-  /// deepfm: rows, their optimiser's state and dense layers.
-  std::vector<std::string> command(const std::string& checkpoint) const {
-    return {program("sumcast"),
-            "train",
-            "--data",
-            "ctr",
-            "--rows",
-            "12000",
-            "--model",
-            "deepfm",
-            "--epochs",
-            "2",
-            "--workers",
-            std::to_string(kWorkers),
-            "--servers",
-            std::to_string(kServers),
-            "--hot",
-            "150",
-            "--track",
-            "10",
-            "--batch",
-            "64",
-            "--checkpoint",
-            path(checkpoint),
-            "--checkpoint-every",
-            "5",
-            "--resume",
-            "--json"};
-  }
-
-  /// One process a rank, as a launcher starts them.
-  std::vector<lab::Process> start(const std::string& checkpoint, uint16_t port,
-                                  const std::string& aggregator,
-                                  const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> line = command(checkpoint);
-    line.insert(line.end(), more.begin(), more.end());
-    std::vector<lab::Process> members;
-    for (int rank = 0; rank < kWorkers + kServers; ++rank) {
-      lab::SpawnOptions options;
-      options.env = {
-          "RANK=" + std::to_string(rank),    "WORLD_SIZE=" + std::to_string(kWorkers + kServers),
-          "MASTER_ADDR=127.0.0.1",           "MASTER_PORT=" + std::to_string(port),
-          "SUMCAST_KEY_FILE=" + path("key"), "SUMCAST_AGGREGATOR=" + aggregator};
-      if (!aggregator.empty()) options.env.push_back("SUMCAST_ALGORITHM=in-network");
-      options.output = lab::Redirect::file(path("out-" + std::to_string(rank)));
-      options.errors = lab::Redirect::file(path("errors-" + std::to_string(rank)));
-      members.push_back(lab::spawn_process(line, options).value());
-    }
-    return members;
-  }
-  void expect_success(std::vector<lab::Process>& members) const {
-    for (size_t rank = 0; rank < members.size(); ++rank) {
-      const auto status = members[rank].wait(100s);
-      ASSERT_TRUE(status && status->ok())
-          << rank << ": " << contents(path("errors-" + std::to_string(rank)));
-    }
-  }
-  /// Two ports, of which the coordinator takes the second.
-  static uint16_t free_port() {
-    auto listener = net::TcpListener::open(net::Endpoint::loopback(net::Family::kIpv4, 0)).value();
-    return static_cast<uint16_t>(listener.local().port() - 1);
-  }
-
-  struct Daemon {
-    lab::Process process;
-    std::string address;
-  };
-  Daemon start_daemon() const {
-    lab::SpawnOptions options;
-    options.output = lab::Redirect::pipe();
-    Daemon daemon{lab::spawn_process({program("sumcastd"), "--json-ready", "--listen",
-                                      "127.0.0.1:0", "--http", "", "--key-file", path("key")},
-                                     options)
-                      .value(),
-                  ""};
-    const auto ready = daemon.process.read_line(20s);
-    daemon.address = nlohmann::json::parse(ready.value()).at("listen").get<std::string>();
-    return daemon;
-  }
-
-  /// Checkpoints that stand so far.
-  uint32_t checkpoints(const std::string& checkpoint) const {
-    const auto manifest = sparse::read_manifest(path(checkpoint));
-    EXPECT_TRUE(manifest.has_value()) << manifest.error().what;
-    return manifest && *manifest ? (*manifest)->number : 0;
-  }
-  void wait_for_checkpoint(const std::string& checkpoint, uint32_t number) const {
-    for (int i = 0; i < 5000 && checkpoints(checkpoint) < number; ++i) {
-      std::this_thread::sleep_for(10ms);
-    }
-    ASSERT_GE(checkpoints(checkpoint), number);
-  }
-
-  struct Model {
-    std::map<uint64_t, std::string> rows;  ///< Records, as bytes.
-    std::string state;
-    bool operator==(const Model&) const = default;
-  };
-  Model model(const std::string& checkpoint) const {
-    const auto manifest = sparse::read_manifest(path(checkpoint)).value().value();
-    table::TableShape shape = manifest.shape;
-    const size_t bytes = shape.record_lanes() * sizeof(float);
-    Model model;
-    EXPECT_EQ(manifest.parts.size(), 1u) << "the last one is full";
-    for (const sparse::SavedFile& file : manifest.parts[0].files) {
-      auto read = sparse::read_rows(
-          path(checkpoint), file, shape, [&](std::span<const uint64_t> keys, const float* records) {
-            const auto* const from = reinterpret_cast<const char*>(records);
-            for (size_t i = 0; i < keys.size(); ++i) {
-              model.rows[keys[i]].assign(from + i * bytes, bytes);
-            }
-            return Result<void>();
-          });
-      EXPECT_TRUE(read.has_value()) << read.error().what;
-    }
-    model.state = sparse::read_state(path(checkpoint), manifest).value();
-    return model;
-  }
-  /// All members as threads of one process, which nobody disturbs.
-  Model undisturbed() const {
-    lab::SpawnOptions options;
-    options.output = lab::Redirect::null();
-    lab::Process whole = lab::spawn_process(command("undisturbed"), options).value();
-    const auto status = whole.wait(100s);
-    EXPECT_TRUE(status && status->ok());
-    return model("undisturbed");
-  }
-
-  const std::string directory_;
-};
 
 TEST_F(TrainEndToEnd, ProcessesKilledAtAnyMomentAndStartedAgainEndWithTheSameBits) {
   const Model expected = undisturbed();
@@ -213,6 +40,25 @@ TEST_F(TrainEndToEnd, AKilledAggregatorIsToldOfAndChangesNoBit) {
   EXPECT_THAT(contents(path("out-0")), HasSubstr(R"("failovers":1)"));
   EXPECT_THAT(contents(path("out-0")), HasSubstr("is gone"));
   EXPECT_THAT(contents(path("errors-1")), HasSubstr("going on with the ranks themselves"));
+}
+
+TEST_F(TrainEndToEnd, AnAggregatorThatIsStartedAgainIsUsedAgainAndChangesNoBit) {
+  const Model expected = undisturbed();
+  Daemon daemon = start_daemon();
+  auto members = start("returned", free_port(), daemon.address, {}, "SUMCAST_RETURN_AFTER=10ms");
+  wait_for_checkpoint("returned", 2);
+  ::kill(daemon.process.pid(), SIGKILL);
+  (void)daemon.process.wait(10s);
+  daemon = start_daemon(daemon.address);
+  std::string shown;
+  for (int i = 0; i < 500 && shown.find("came back") == std::string::npos; ++i) {
+    shown = status(daemon);
+  }
+  EXPECT_THAT(shown, HasSubstr("its aggregators were lost 1 time; it came back 1 time"));
+  expect_success(members);
+  EXPECT_TRUE(model("returned") == expected);
+  EXPECT_THAT(contents(path("out-0")), HasSubstr(R"("failovers":1,"returns":1)"));
+  EXPECT_THAT(contents(path("errors-1")), HasSubstr("back with sumcastd at " + daemon.address));
 }
 
 TEST_F(TrainEndToEnd, AMemberThatDiesEndsAllOthersWhateverStandbysTheyHave) {

@@ -97,6 +97,7 @@ Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) cons
   options.shape.seed = seed;
   options.shape.optimizer.kind = *kind;
   options.shape.optimizer.rate = step_rate();
+  options.shape.life = {admit_after, evict_after};
   if (auto fine = options.validate(); !fine) return fail(fine.error());
   return options;
 }

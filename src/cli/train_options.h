@@ -41,6 +41,9 @@ struct TrainOptions {
   std::string wire = "fp32";
   uint32_t staleness = 0;  ///< Batches that workers ask for ahead (sparse::Options::staleness).
   bool asynchronous = false;
+  uint32_t admit_after = 0;       ///< Updates of a key before it gets a row.
+  uint32_t evict_after = 0;       ///< Steps without update after which a row goes; 0: never.
+  uint64_t max_rows = 0;          ///< Of all servers together; 0: no limit.
   std::string checkpoint;         ///< A directory; empty: none are written.
   uint64_t checkpoint_every = 0;  ///< Steps; 0: after each epoch only.
   bool resume = false;

@@ -13,8 +13,7 @@ namespace sumcast::collective {
 namespace {
 
 constexpr uint64_t kWakeToken = 0;
-constexpr uint64_t kDirectToken = 1;
-constexpr uint64_t kFlowTokens = 2;  // ... and up: aggregator flows.
+constexpr uint64_t kDirectToken = 1;  // From 2 on: `socket_paths_`.
 constexpr uint64_t kShardTokens = uint64_t{1} << 32;
 constexpr Duration kGrace = std::chrono::milliseconds(2);
 constexpr Duration kSleepMax = std::chrono::milliseconds(200);

@@ -134,7 +134,7 @@ class Engine final : public LocalMember {
   void send_tuning(Path& path, Tuning what, size_t datagram_bytes);
   void on_tuned(Path& path, const wire::Header& header, size_t datagram_bytes, Instant now);
   void note_heard(Path& path, Instant now);
-  void note_tuned_result(Path& path, bool heard, bool probed);
+  void note_audible_result(Path& path, bool heard, bool probed);
   void check_hearing(Path& path, Instant now);
 
   // engine_send.cc

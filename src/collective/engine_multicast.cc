@@ -90,11 +90,12 @@ Engine::Path* Engine::heard_from(Path* path, const net::Endpoint& from) const {
 void Engine::run_tuning(Path& path, Instant now) {
   if (path.tune_rounds == kTuneRounds) {
     path.tune_at = Instant::never();
+    if (path.hears) return;  // The shard may know it, though its answers were lost.
     auto& socket = path.route == Route::kDirect ? members_listening_ : path.listening;
     const bool needed =
         path.route == Route::kDirect && std::ranges::any_of(paths_, [](const auto& other) {
           return other->route == Route::kDirect &&
-                 (other->tuned || other->tune_at != Instant::never());
+                 (other->hears || other->tune_at != Instant::never());
         });
     if (needed || socket == nullptr) return;
     (void)poller_.remove(socket->fd());
@@ -124,7 +125,6 @@ void Engine::on_tuned(Path& path, const wire::Header& header, size_t datagram_by
   if (path.tune_at == Instant::never()) return;
   if (header.chunk == static_cast<uint32_t>(Tuning::kHeard)) {
     path.tune_at = Instant::never();
-    path.tuned = true;
     note_heard(path, now);
   } else if (!path.hears && datagram_bytes == datagram_bytes_) {
     path.hears = true;
@@ -140,15 +140,15 @@ void Engine::note_heard(Path& path, Instant now) {
 }
 
 /// A network may also carry some multicasts and drop others: switches limit their rate.
-void Engine::note_tuned_result(Path& path, bool heard, bool probed) {
+void Engine::note_audible_result(Path& path, bool heard, bool probed) {
   if (!heard) {
     ++path.unheard;
     path.unheard_probed += probed;
-    path.tuned_lost += probed;
+    path.audible_lost += probed;
   }
-  if (++path.tuned_results < kLossEpoch) return;
-  if (path.tuned_lost * kLossShare > path.tuned_results) send_tuning(path, Tuning::kDeaf, 0);
-  path.tuned_results = path.tuned_lost = 0;
+  if (++path.audible < kLossEpoch) return;
+  if (path.audible_lost * kLossShare > path.audible) send_tuning(path, Tuning::kDeaf, 0);
+  path.audible = path.audible_lost = 0;
 }
 
 /// A network may stop carrying multicast: switches forget who listens. Results that had to be asked

@@ -100,6 +100,13 @@ void Engine::on_local_result(const wire::Header& header, std::span<const std::by
   on_result(*path, header, lanes, false, now);
 }
 
+/// Has no member that wants no lanes (P19): the others are sent their own.
+static bool goes_to_all(wire::OperationKind kind) {
+  using wire::OperationKind;
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kBlockCodes ||
+         kind == OperationKind::kRowSum || kind == OperationKind::kBarrier;
+}
+
 /// Are these lanes what the chunk's place expects?
 bool Engine::is_storable(const Operation& operation, const ChunkPlace& place,
                          std::span<const std::byte> lanes) {
@@ -165,7 +172,9 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   if (!path.local) {
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
-    if (path.tuned) note_tuned_result(path, heard, delivery.probed);
+    if (path.hears && goes_to_all(operation->descriptor.kind)) {
+      note_audible_result(path, heard, delivery.probed);
+    }
   }
   if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
   if (delivery.operation_complete) {
@@ -233,7 +242,7 @@ void Engine::on_ask(Path& path, std::span<const std::byte> notes, Instant now) {
     for (auto& window : group->windows[static_cast<size_t>(path.route)]) {
       if (&window->path != &path) continue;
       const auto slot = static_cast<uint16_t>(note.slot - group->plan.slot_base.value);
-      if (path.rtt.has_sample() && window->core.crosses(slot, now, path.rtt.least())) continue;
+      if (path.rtt.has_sample() && window->core.crosses(slot, now, path.rtt.surely())) continue;
       window->core.on_ask(slot, note.phase_or_number);
     }
   }

@@ -46,6 +46,7 @@ void Engine::start_operations(Group& group) {
       if (window->core.full()) return;
     }
     const wire::OperationDescriptor& what = operation->descriptor;
+    if (what.sequence - group.completed > Group::kUnderWayMax) return;
     const size_t lanes =
         wire::sums_rows(what.kind)
             ? numeric::slots_per_cell(what.format, what.width, group.lanes_bytes_max)

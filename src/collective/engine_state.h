@@ -32,12 +32,12 @@ struct Engine::Path {
   std::unique_ptr<net::UdpSocket> listening;  // To a daemon's shard.
   Instant tune_at = Instant::never();         // When the next round is due.
   uint32_t tune_rounds = 0;
-  bool hears = false, tuned = false;  // The test; results, says the shard.
+  bool hears = false;  // The test; it may be a listener from then on.
   Instant last_heard_at{};
   uint32_t unheard = 0;         // Results that came alone since then,
   uint32_t unheard_probed = 0;  // and of these, asked for.
-  uint32_t tuned_results = 0;   // Results since the loss was last looked at,
-  uint32_t tuned_lost = 0;      // and of these, those that came alone when asked for.
+  uint32_t audible = 0;         // Results since the loss was last looked at,
+  uint32_t audible_lost = 0;    // and of these, those that came alone when asked for.
 
   // Proving (engine_paths.cc).
   std::vector<uint64_t> cookies;  // Per flow; 0: not yet challenged.
@@ -95,6 +95,8 @@ struct Engine::Window {
 
 struct Engine::Group {
   static constexpr size_t kHistory = 64;
+  /// Operations under way: more could have equal digests (P4).
+  static constexpr uint32_t kUnderWayMax = 256;
   GroupId id;
   control::GroupPlan plan;
   uint16_t my_member = 0;

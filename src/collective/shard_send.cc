@@ -126,7 +126,10 @@ void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
   net::SendOutcome outcome = socket.send(run);
   if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
   count_sent(run, outcome.datagrams);
-  if (outlet != nullptr) counters_.add(ShardWork::kMulticast, outcome.datagrams);
+  if (outlet != nullptr) {
+    outlet->sent += outcome.datagrams;
+    counters_.add(ShardWork::kMulticast, outcome.datagrams);
+  }
   if (outcome.would_block) {
     counters_.add(ShardWork::kBlocked);
     for (size_t i = outcome.datagrams; i < slots.size(); ++i) {

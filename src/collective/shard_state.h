@@ -22,6 +22,7 @@ struct ShardHost::Outlet {
   std::unique_ptr<net::UdpSocket> own;  // Connected to the multicast group; none: the shard's,
   net::Endpoint group;                  // which must be told.
   std::vector<Rank> listeners;
+  uint64_t sent = 0;    // Datagrams.
   Instant tested_at{};  // The last test said to all, and how long it was.
   size_t tested_bytes = 0;
 };
@@ -33,6 +34,7 @@ struct ShardHost::Member {
   uint16_t next_flow = 0;
   Duration waited_for{0};
   Outlet* outlet = nullptr;  // Of which it is a listener.
+  uint64_t outlet_sent = 0;  // What had gone there when it began, or last complained.
   bool deaf = false;         // It was a listener, and is none any more.
 };
 

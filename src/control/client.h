@@ -42,6 +42,8 @@ class ClientObserver {
                         const std::vector<Rank>& ranks) = 0;
   /// What the rank does in each of its groups, for the next heartbeat.
   virtual std::vector<GroupActivity> activity() = 0;
+  /// How often the rank has changed aggregators, for the same.
+  virtual Moves moves() { return {}; }
   /// The operation of that number, or (`sequence` 0) of that digest: `sequence` and `text` of the
   /// answer; `sequence` 0 there means that the rank has no such operation.
   virtual Description describe(const Describe& question) = 0;
@@ -75,7 +77,7 @@ class ControlClient {
   /// with different keys may wait at the same time.
   /// Errors: kTimeout and kMismatch (naming the ranks), kNoSlots, kAborted (a member is gone, or
   /// the coordinator), kInvalidArgument; whatever ended the group that this one belongs to.
-  /// @param beside  An open group with whose abort the waiting ends; `leaders_of` is one, too.
+  /// @param beside  An open group with whose end the waiting ends; `leaders_of` is one, too.
   Result<GroupPlan> open_group(const OpenGroup& request,
                                std::optional<GroupId> beside = std::nullopt);
   /// This rank uses the group no more.

@@ -67,9 +67,9 @@ Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request, std::optional
   }
   outbox_.push_back(request);
   wake_up_.signal();
-  const auto ended_beside = [&] { return beside ? aborts_.find(*beside) : aborts_.end(); };
   const auto has_answer = [&] {
-    return requests_.at(request.key).answered || abort_of_all_ || ended_beside() != aborts_.end();
+    return requests_.at(request.key).answered || abort_of_all_ ||
+           (beside && (aborts_.contains(*beside) || !open_groups_.contains(*beside)));
   };
   answered_.wait_for(lock, request.timeout + kOpenAnswerTime, has_answer);
   const Request answer = std::move(requests_.at(request.key));
@@ -77,7 +77,14 @@ Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request, std::optional
   if (answer.refusal) return fail(*answer.refusal);
   if (answer.answered) return answer.plan;
   if (abort_of_all_) return fail(*abort_of_all_);
-  if (const auto ended = ended_beside(); ended != aborts_.end()) return fail(ended->second);
+  if (beside) {
+    const auto ended = aborts_.find(*beside);
+    if (ended != aborts_.end()) return fail(ended->second);
+    if (!open_groups_.contains(*beside)) {
+      return fail(ErrorCode::kAborted,
+                  fmt::format("group \"{}\": the group it belongs to was closed", request.key));
+    }
+  }
   return fail(
       ErrorCode::kTimeout,
       fmt::format("group \"{}\": the coordinator at {} does not answer", request.key, where_));
@@ -89,6 +96,7 @@ void ClientLoop::close_group(GroupId group) {
     open_groups_.erase(group);
     aborts_.erase(group);
     late_.erase(group);
+    answered_.notify_all();
   }
   post(CloseGroup{group});
 }
@@ -164,7 +172,7 @@ void ClientLoop::send_all(Instant now) {
     messages.swap(outbox_);
   }
   if (!has_left_ && (report_now_ || now >= next_beat_)) {
-    messages.push_back(Heartbeat{report_request_, observer_.activity()});
+    messages.push_back(Heartbeat{report_request_, observer_.activity(), observer_.moves()});
     report_now_ = false;
     report_request_ = 0;
     next_beat_ = now + welcome_.heartbeat;

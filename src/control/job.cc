@@ -148,6 +148,7 @@ JobStatus Job::status(Instant now) const {
     row.state = rank.state;
     row.member = rank.member;
     row.alone = rank.alone;
+    row.moves = rank.moves;
     if (rank.heard_at.is_set()) row.silent = std::max<Duration>(0ns, now - rank.heard_at);
     for (const auto& [id, activity] : rank.activities) {
       row.groups.push_back(activity.reported);

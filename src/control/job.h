@@ -64,6 +64,7 @@ class Job {
     Instant joined_at;
     Instant join_deadline;
     Instant heard_at;
+    Moves moves;                             // As it last said.
     std::map<GroupId, Activity> activities;  // Of open groups only, so bounded.
   };
   struct PendingGroup {

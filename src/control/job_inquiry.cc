@@ -165,7 +165,7 @@ void Job::conclude_mismatch(Group& group, const Inquiry& inquiry) {
       continue;
     }
     if (sequence == 0 || answer.sequence < sequence) sequence = answer.sequence;
-    const auto same = std::ranges::find_if(calls, [&](const auto& call) {
+    const auto same = std::ranges::find_if(calls, [&answer = answer](const auto& call) {
       return call.first.sequence == answer.sequence && call.first.text == answer.text;
     });
     if (same != calls.end()) {

@@ -18,6 +18,7 @@ bool contains(const std::vector<Rank>& ranks, Rank rank) {
 
 void Job::on_heartbeat(Rank rank, const Heartbeat& heartbeat, Instant now) {
   note_activity(rank, heartbeat.groups, now);
+  record(rank).moves = heartbeat.moves;
   for (const GroupActivity& activity : heartbeat.groups) {
     if (Group* group = find_group(activity.group, rank)) check_left(*group);
   }

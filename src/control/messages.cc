@@ -76,9 +76,13 @@ template <>
 inline constexpr auto kSchema<CloseGroup> = layout<CloseGroup>("close_group",
                                                                field("group", &CloseGroup::group));
 template <>
+inline constexpr auto kSchema<Moves> = layout<Moves>("", field("failovers", &Moves::failovers),
+                                                     field("returns", &Moves::returns));
+template <>
 inline constexpr auto kSchema<Heartbeat> = layout<Heartbeat>("heartbeat",
                                                              field("request", &Heartbeat::request),
-                                                             field("groups", &Heartbeat::groups));
+                                                             field("groups", &Heartbeat::groups),
+                                                             field("moves", &Heartbeat::moves));
 template <>
 inline constexpr auto kSchema<Overdue> = layout<Overdue>("overdue", field("group", &Overdue::group),
                                                          field("sequence", &Overdue::sequence),

@@ -22,7 +22,7 @@
 namespace sumcast::control {
 
 /// Version of this vocabulary; both hellos carry it and must agree.
-inline constexpr uint32_t kProtocol = 2;
+inline constexpr uint32_t kProtocol = 3;
 /// Longest body of a frame: the welcome to 1,024 members with all their texts at the limit.
 inline constexpr size_t kBodyBytesMax = size_t{4} << 20;
 /// Longest text in a message; encoding cuts what is longer.
@@ -52,6 +52,13 @@ struct GroupActivity {
   milliseconds age{0};  ///< Since that operation began; since it ended, if it is complete.
   std::string tag;      ///< Free text of the user: what the rank was doing.
   bool operator==(const GroupActivity&) const = default;
+};
+
+/// How often a rank has changed its aggregator, through all jobs of its training.
+struct Moves {
+  uint32_t failovers = 0;  ///< The one before was lost.
+  uint32_t returns = 0;    ///< To one that was lost before.
+  bool operator==(const Moves&) const = default;
 };
 
 // ---- hellos, in clear -------------------------------------------------------------------------
@@ -99,6 +106,7 @@ struct CloseGroup {
 struct Heartbeat {
   uint32_t request = 0;  ///< The ReportNow that it answers; 0 for a periodic one.
   std::vector<GroupActivity> groups;
+  Moves moves{};
   bool operator==(const Heartbeat&) const = default;
 };
 /// A deadline passed at this rank while it waited for operation `sequence`.

@@ -108,7 +108,7 @@ TEST(Messages, ReadOnlyTheNumberOfAnotherProtocolsHello) {
   const auto hello = decode_server_hello(R"({"kind":"hello","protocol":9,"novelty":[]})");
   ASSERT_TRUE(hello.has_value());
   EXPECT_EQ(hello->protocol, 9u);
-  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":2,"novelty":[]})").has_value());
+  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":3,"novelty":[]})").has_value());
   EXPECT_FALSE(decode_server_hello(R"({"kind":"join","protocol":9})").has_value());
 }
 

@@ -35,10 +35,16 @@ json rank_json(const RankStatus& rank, size_t number) {
                       {"age_ms", activity.age.count()},
                       {"tag", activity.tag}});
   }
-  return {{"rank", number},           {"state", name_of(rank.state)},
-          {"name", rank.member.name}, {"address", rank.member.address},
-          {"tag", rank.member.tag},   {"silent_ms", in_milliseconds(rank.silent)},
-          {"alone", rank.alone},      {"groups", std::move(groups)}};
+  return {{"rank", number},
+          {"state", name_of(rank.state)},
+          {"name", rank.member.name},
+          {"address", rank.member.address},
+          {"tag", rank.member.tag},
+          {"silent_ms", in_milliseconds(rank.silent)},
+          {"alone", rank.alone},
+          {"failovers", rank.moves.failovers},
+          {"returns", rank.moves.returns},
+          {"groups", std::move(groups)}};
 }
 
 json group_json(const GroupStatus& group) {

@@ -30,6 +30,7 @@ struct RankStatus {
   Member member;
   Duration silent{0};                 ///< Since it was last heard.
   std::string alone;                  ///< Why it shares memory with nobody; empty if it may.
+  Moves moves;                        ///< As it last reported.
   std::vector<GroupActivity> groups;  ///< As it last reported, ages brought up to now.
 };
 

@@ -238,6 +238,12 @@ TEST(SendWindow, AnAskWithinARoundTripOfTheSendingHasCrossedIt) {
   EXPECT_FALSE(w.window.crosses(0, Instant{1} + 40ms, 40ms));
   EXPECT_FALSE(w.window.crosses(1, Instant{1}, 40ms)) << "idle";
   EXPECT_FALSE(w.window.crosses(2, Instant{1}, 40ms)) << "no such slot";
+  // Overdue by the worker's own judgement: the ask may be the answer to its probe.
+  std::array<Want, 4> probe_memory, gap_memory;
+  BoundedList<Want> probes(probe_memory), gaps(gap_memory);
+  w.window.on_timeout(Instant{1} + 10ms, 5ms, probes, gaps);
+  EXPECT_EQ(probes.size(), 1u);
+  EXPECT_FALSE(w.window.crosses(0, Instant{1} + 11ms, 40ms));
 }
 
 TEST(RttEstimator, SilenceSaysNothingBeforeARoundTripIsOver) {
@@ -247,6 +253,14 @@ TEST(RttEstimator, SilenceSaysNothingBeforeARoundTripIsOver) {
   EXPECT_EQ(rtt.overdue(), 50ms);
   rtt.on_sample(48ms);
   EXPECT_EQ(rtt.overdue(), 40ms + rtt.silence()) << "from the least one on";
+}
+
+TEST(RttEstimator, AWaitForASlowMemberIsNotBelievedToBeTheRoundTrip) {
+  RttEstimator rtt;
+  rtt.on_sample(30s);
+  EXPECT_EQ(rtt.surely(), RttEstimator::Config{}.rto_max / 2);
+  rtt.on_sample(100us);
+  EXPECT_EQ(rtt.surely(), 100us);
 }
 
 TEST(SendWindow, ReportsASkippedResultNumberAfterTheReorderWindow) {
@@ -264,6 +278,9 @@ TEST(SendWindow, ReportsASkippedResultNumberAfterTheReorderWindow) {
   EXPECT_TRUE(probes.empty());
   ASSERT_EQ(gaps.size(), 1u) << "4 came late, 5 is missing";
   EXPECT_EQ(gap_memory[0].phase_or_number, 5u);
+  EXPECT_FALSE(d.probed) << "it came by itself";
+  ASSERT_EQ(w.window.on_result(1, 0, 77, 5, Instant{2} + 2ms, d), ResultVerdict::kAccepted);
+  EXPECT_TRUE(d.probed) << "it was asked for";
 }
 
 TEST(Protocol, PhasesGoOnAcrossTheirWrap) {

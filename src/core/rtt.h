@@ -44,6 +44,9 @@ class RttEstimator {
   /// The least age of a contribution at which such a silence says anything about it: before a round
   /// trip is over nothing could have been heard.
   Duration overdue() const { return (has_sample_ ? least_ : Duration{0}) + silence(); }
+  /// What a round trip takes for sure. The least one may have been a wait for a slow member, so it
+  /// is not believed beyond half a timeout.
+  Duration surely() const { return std::min(least_, rto() / 2); }
   Duration smoothed() const { return smoothed_; }
   /// Duration::max() before the first sample.
   Duration least() const { return least_; }

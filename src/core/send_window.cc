@@ -136,7 +136,7 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
     slot.urgent = false;
   }
   ++slot.phase;
-  note_number(op, number, now);
+  if (note_number(op, number, now)) delivery.probed = true;
   if (number < op.total) {
     make_ready(index, slot.ticket, number);  // P7
   } else {
@@ -148,19 +148,22 @@ ResultVerdict SendWindow::on_result(uint16_t index, uint32_t phase, uint32_t dig
 
 /// Results of an operation bear the numbers fixed, fixed + 1, ...: one that is skipped was lost,
 /// or is late. What does not fit into the list is left to the RTO.
-void SendWindow::note_number(Operation& op, uint32_t number, Instant now) {
+/// @return true if this one was skipped and asked for.
+bool SendWindow::note_number(Operation& op, uint32_t number, Instant now) {
   if (number < op.number_high) {
     for (uint32_t i = 0; i < gaps_; ++i) {
       if (gap_memory_[i].number != number || gap_memory_[i].digest != op.digest) continue;
+      const bool told = gap_memory_[i].told;
       gap_memory_[i] = gap_memory_[--gaps_];
-      return;
+      return told;
     }
-    return;
+    return false;
   }
   for (uint32_t n = op.number_high; n < number && gaps_ < gap_memory_.size(); ++n) {
     gap_memory_[gaps_++] = Gap{op.digest, n, now + patience_.reorder()};
   }
   op.number_high = number + 1;
+  return false;
 }
 
 void SendWindow::retire_complete_operations() {

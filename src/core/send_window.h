@@ -50,7 +50,7 @@ struct Delivery {
   bool operation_complete = false;  ///< That was the last chunk of this shard in the operation.
   Duration since_sent{};            ///< Since this slot's contribution was last sent.
   bool repeated = false;            ///< It was sent more than once: no RTT sample (Karn).
-  bool probed = false;              ///< It was overdue, and asked for.
+  bool probed = false;              ///< It was overdue, or skipped, and asked for.
 };
 
 enum class ResultVerdict : uint8_t {
@@ -90,10 +90,12 @@ class SendWindow {
   /// The shard asks for a contribution. @return false if the slot is idle or in another phase.
   bool on_ask(uint16_t slot, uint32_t phase);
   /// Whether an ask that comes at `now` left before the slot's contribution could be there: they
-  /// crossed, and nothing was lost. @param round_trip  the least one of the path.
+  /// crossed, and nothing was lost. Not if the contribution was probed since: the ask may be the
+  /// answer. @param round_trip  the least one of the path.
   bool crosses(uint16_t slot, Instant now, Duration round_trip) const {
-    return slot < config_.slots && slots_[slot].state == State::kInFlight &&
-           now < slots_[slot].sent_at + round_trip;
+    if (slot >= config_.slots) return false;
+    const Slot& s = slots_[slot];
+    return s.state == State::kInFlight && s.acted_at == s.sent_at && now < s.sent_at + round_trip;
   }
 
   /// Contributions without a result for `rto` (doubled with each fruitless round) go to `probes`;
@@ -148,7 +150,7 @@ class SendWindow {
   Operation& operation(Ticket ticket) { return operations_[ticket & (operations_.size() - 1)]; }
   void make_ready(uint16_t index, Ticket ticket, uint32_t chunk);
   void claim_next_operation(uint16_t index, Ticket after);
-  void note_number(Operation& op, uint32_t number, Instant now);
+  bool note_number(Operation& op, uint32_t number, Instant now);
   void retire_complete_operations();
   Duration backed_off(Duration rto) const;
 

@@ -132,12 +132,30 @@ void write_workers(PrometheusWriter& out, const json& jobs) {
            });
 }
 
+/// Of training that may change its aggregator: what its ranks said last.
+void write_moves(PrometheusWriter& out, const json& jobs) {
+  const auto most = [&](const char* what) {
+    return [&out, what](const json& job, const std::string& name) {
+      uint64_t count = 0;
+      for (const json& rank : job.at("ranks"))
+        count = std::max(count, rank.at(what).get<uint64_t>());
+      out.sample({{"job", name}}, count);
+    };
+  };
+  for_jobs(out, jobs, "sumcast_job_failovers", "Aggregators that the job's training has lost.",
+           most("failovers"));
+  for_jobs(out, jobs, "sumcast_job_returns",
+           "Times that the job's training went back to an aggregator that it had lost.",
+           most("returns"));
+}
+
 void write_jobs(PrometheusWriter& out, const json& jobs) {
   std::map<std::string, uint64_t> states = {{"joining", 0}, {"running", 0}};
   for (const json& job : jobs) ++states[job.at("state")];
   out.family("sumcast_jobs", MetricType::kGauge, "Jobs by state.");
   for (const auto& [state, count] : states) out.sample({{"state", state}}, count);
   write_workers(out, jobs);
+  write_moves(out, jobs);
   for_jobs(out, jobs, "sumcast_slots_in_use", "Slots that the job's groups own, in each thread.",
            [&](const json& job, const std::string& name) {
              out.sample({{"job", name}}, job.at("slots_in_use").get<uint64_t>());

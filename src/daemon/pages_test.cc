@@ -37,6 +37,8 @@ json job_of(const std::vector<Activity>& ranks, const std::string& name = "train
          {"address", "10.0.0.1"},
          {"tag", ""},
          {"silent_ms", 20},
+         {"failovers", 3},
+         {"returns", 2},
          {"groups",
           json::array({{{"group", 0},
                         {"posted", ranks[r].posted},
@@ -151,6 +153,8 @@ TEST(MetricsPage, HoldsThreadsJobsAndRejections) {
   for (const char* line : {
            "\nsumcast_jobs{state=\"running\"} 1\n",
            "\nsumcast_job_workers{job=\"train\",state=\"live\"} 2\n",
+           "\nsumcast_job_failovers{job=\"train\"} 3\n",
+           "\nsumcast_job_returns{job=\"train\"} 2\n",
            "\nsumcast_slots_in_use{job=\"train\"} 8\n",
            "\nsumcast_slots_limit{job=\"train\"} 64\n",
            "\nsumcast_oldest_wait_seconds{job=\"train\"} 2.5\n",

@@ -56,6 +56,9 @@ Result<sumcast::TableOptions> convert(const sumcast_table_options* given) {
   if (from->checkpoint_directory != nullptr) to.checkpoint_directory = from->checkpoint_directory;
   to.hot_max = from->hot_max;
   to.track = from->track;
+  to.admit_after = from->admit_after;
+  to.evict_after = from->evict_after;
+  to.max_rows = from->max_rows;
   return to;
 }
 
@@ -79,6 +82,9 @@ sumcast_table_options defaults() {
   to.segments = from.segments;
   to.hot_max = from.hot_max;
   to.track = from.track;
+  to.admit_after = from.admit_after;
+  to.evict_after = from.evict_after;
+  to.max_rows = from.max_rows;
   return to;
 }
 
@@ -183,6 +189,13 @@ int sumcast_table_abort(sumcast_table* table, const char* reason) {
   });
 }
 
+int sumcast_table_set_rate(sumcast_table* table, float rate) {
+  return guarded([&]() -> Result<void> {
+    if (auto r = require(table, "table"); !r) return r;
+    return table->value->set_rate(rate);
+  });
+}
+
 int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* counters) {
   return guarded([&]() -> Result<void> {
     if (auto r = require(table, "table"); !r) return r;
@@ -192,7 +205,7 @@ int sumcast_table_count(const sumcast_table* table, sumcast_table_counters* coun
         counters,
         sumcast_table_counters{0, from.rounds, from.hot_pushed, from.cold_pushed, from.hot_moved,
                                from.cold_pulled, from.hot_keys, from.hot_changes, from.rows_held,
-                               from.failovers, from.checkpoints});
+                               from.failovers, from.checkpoints, from.returns});
     return {};
   });
 }

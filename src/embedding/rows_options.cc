@@ -53,6 +53,8 @@ Result<sparse::Options> rows_options(const TableOptions& options, uint32_t worke
   rule.l1 = options.l1;
   rule.l2 = options.l2;
   rule.initial = options.initial;
+  rows.shape.life = {options.admit_after, options.evict_after};
+  rows.shape.rows_max = sparse::segment_rows_max(options.max_rows, rows);
   if (auto fine = rows.validate(); !fine) return fail(fine.error());
   return rows;
 }

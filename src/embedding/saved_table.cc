@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "sparse/manifest.h"
 #include "sparse/rows_file.h"
@@ -52,14 +51,23 @@ Result<SavedTable> read_table(const std::string& checkpoint_directory) {
   auto state = sparse::read_state(checkpoint_directory, **manifest);
   if (!state) return fail(state.error());
   SavedTable saved;
-  const size_t lanes = shape.record_lanes();
+  const size_t state_lanes = shape.optimizer.state_lanes(shape.width);
+  const size_t lanes = shape.width + state_lanes;  // Without a history.
   saved.width = shape.width;
-  saved.state_lanes = static_cast<uint32_t>(lanes - shape.width);
+  saved.state_lanes = static_cast<uint32_t>(state_lanes);
   saved.optimizer = table::name_of(shape.optimizer.kind);
   saved.number = (*manifest)->number;
   saved.state = std::move(*state);
-  std::vector<uint32_t> order(rows.size());
-  std::iota(order.begin(), order.end(), 0u);
+  const auto is_row = [&](uint32_t row) {
+    if (!shape.life.is_on()) return true;
+    const table::History history = shape.history(rows.record(row));
+    const auto steps = static_cast<uint32_t>((*manifest)->steps);
+    return shape.life.has_row(history) && !shape.life.is_gone(history, steps);
+  };
+  std::vector<uint32_t> order;
+  for (uint32_t row = 0; row < rows.size(); ++row) {
+    if (is_row(row)) order.push_back(row);
+  }
   std::ranges::sort(order, {}, [&](uint32_t row) { return rows.key(row); });
   saved.keys.reserve(order.size());
   saved.records.resize(order.size() * lanes);

@@ -10,10 +10,6 @@ constexpr std::chrono::seconds kLeavePatience(2);
 
 }  // namespace
 
-void abort_all(const sparse::Seat& seat, const std::string& reason) {
-  for (size_t i = 0; i < seat.contexts(); ++i) seat.context(i).world().abort(reason);
-}
-
 ServerHome::ServerHome(sumcast::Options member, const sparse::Options& rows,
                        std::shared_future<std::string> coordinator)
     : thread_([this, member = std::move(member), rows, coordinator = std::move(coordinator)] {
@@ -49,7 +45,7 @@ Result<void> ServerHome::live(sumcast::Options member, const sparse::Options& ro
   {
     const std::lock_guard lock(mutex_);
     seat_ = std::move(*seat);
-    if (aborted_) abort_all(*seat_, *aborted_);
+    if (aborted_) seat_->end(*aborted_);
   }
   auto server = make_member<sparse::Server>(*seat_, rows);
   if (!server) return fail(server.error());
@@ -75,7 +71,7 @@ void ServerHome::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (has_ended_ || aborted_) return;
   aborted_ = reason;
-  if (seat_) abort_all(*seat_, reason);
+  if (seat_) seat_->end(reason);
 }
 
 size_t ServerHome::rows() const {

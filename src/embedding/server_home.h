@@ -16,9 +16,6 @@
 
 namespace sumcast::embedding {
 
-/// Ends the job in every context that the seat has: the others learn it, and nothing waits here.
-void abort_all(const sparse::Seat& seat, const std::string& reason);
-
 /// Seats only where there is something to go on with.
 template <typename Member>
 auto make_member(sparse::Seat& seat, const sparse::Options& options) {

@@ -63,7 +63,6 @@ struct Table::Impl {
   std::unique_ptr<embedding::ServerHome> home;  // Null: this rank holds no rows.
   std::unique_ptr<sparse::Seat> seat;
   std::unique_ptr<sparse::Worker> worker;
-  std::optional<Group> group;  // Of the workers, for abort().
   std::optional<embedding::HotFollower> follower;
   std::mutex mutex;               // Of calls: one at a time.
   std::vector<uint64_t> current;  // Keys.
@@ -126,7 +125,7 @@ Result<void> Table::Impl::join(const Options& job, const TableOptions& asked) {
   if (!joined) return fail(joined.error());
   seat = std::move(*joined);
   if (!checkpoint) {
-    embedding::abort_all(*seat, checkpoint.error().what);  // The others would wait.
+    seat->end(checkpoint.error().what);  // The others would wait.
     return checkpoint;
   }
   return begin(asked);
@@ -136,7 +135,6 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   auto made = embedding::make_member<sparse::Worker>(*seat, options);
   if (!made) return fail(made.error());
   worker = std::move(*made);
-  group = worker->group();
   follower.emplace(sparse::link_model(options.workers, options.servers, options.shape.width,
                                       options.wire, seat->context().payload_bytes()),
                    asked.hot_max, asked.track, seat->context().rank() == 0);
@@ -157,7 +155,7 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   if (!options.restore) return {};
   auto state = sparse::read_state(options.checkpoint_directory, *options.restore);
   if (!state) {
-    embedding::abort_all(*seat, state.error().what);
+    seat->end(state.error().what);
     return fail(state.error());
   }
   restored = std::move(*state);
@@ -175,6 +173,7 @@ void Table::Impl::count() {
   counted.hot_keys = worker->hot_keys();
   counted.hot_changes = hot_changes;
   counted.failovers = of.failovers;
+  counted.returns = of.returns;
   counted.checkpoints = of.checkpoints;
 }
 
@@ -209,7 +208,6 @@ Table::Table(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Table::~Table() {
   // The worker says that it leaves, and waits for others to do so too; then its server does.
   impl_->follower.reset();
-  impl_->group.reset();
   impl_->worker.reset();
   impl_->seat.reset();
 }
@@ -245,6 +243,11 @@ Result<void> Table::push(std::span<const float> gradients, std::span<const uint6
   impl_->current.assign(next.begin(), next.end());
   impl_->copy_rows(rows);
   return {};
+}
+
+Result<void> Table::set_rate(float rate) {
+  const Impl::Turn turn(*impl_);
+  return impl_->worker->set_rate(rate);
 }
 
 Result<void> Table::peek(std::span<const uint64_t> keys, float* rows) {
@@ -283,8 +286,7 @@ TableCounters Table::counters() const {
 }
 
 void Table::abort(const std::string& reason) {
-  embedding::abort_all(*impl_->seat, reason);
-  impl_->group->abort(reason);
+  impl_->seat->end(reason);
   if (impl_->home) impl_->home->abort(reason);
 }
 

@@ -295,5 +295,41 @@ TEST(Table, ARankThatLeavesIsAnErrorForThoseThatGoOn) {
   });
 }
 
+TEST(Table, RowsAreAdmittedAndEvictedAndRatesChange) {
+  TableOptions options;
+  options.width = 2;
+  options.rate = 1;
+  options.admit_after = 1;
+  options.evict_after = 3;
+  options.max_rows = 100;
+  auto table = Table::open({}, options);
+  ASSERT_TRUE(table.has_value()) << table.error().what;
+  const std::vector<uint64_t> key = {7}, other = {8};
+  const std::vector<float> ones = {1, 1};
+  std::vector<float> row(2);
+  const auto train = [&](const std::vector<uint64_t>& keys) {
+    ASSERT_TRUE((*table)->pull(keys, row.data()));
+    ASSERT_TRUE((*table)->push(ones));
+  };
+  const auto read = [&] {
+    EXPECT_TRUE((*table)->peek(key, row.data()));
+    return row[0];
+  };
+  train(key);
+  EXPECT_EQ(read(), 0) << "counted, and dropped";
+  train(key);
+  EXPECT_EQ(read(), -1);
+  ASSERT_TRUE((*table)->set_rate(0.25f));
+  EXPECT_FALSE((*table)->set_rate(-1).has_value());
+  train(key);
+  EXPECT_EQ(read(), -1.25f);
+  for (int i = 0; i < 2; ++i) train(other);
+  EXPECT_EQ(read(), -1.25f);
+  EXPECT_EQ((*table)->counters().rows_held, 2u);
+  train(other);
+  EXPECT_EQ(read(), 0) << "as new";
+  EXPECT_EQ((*table)->counters().rows_held, 1u);
+}
+
 }  // namespace
 }  // namespace sumcast

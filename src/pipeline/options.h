@@ -22,10 +22,11 @@ inline constexpr uint32_t kWidthMax = 8;
 /// would move them by an estimate of each gradient in flight. Estimates may differ between ranks:
 /// they move the point of the forward pass only, never the committed weights.
 enum class Forecast : uint8_t {
-  kAuto = 0,              ///< kLocalAndPrevious if the rule accumulates (momentum), else kNone.
+  kAuto = 0,              ///< kLocal if the rule accumulates (momentum), else kNone.
   kNone = 1,              ///< At the committed weights.
   kPrevious = 2,          ///< Estimate: the last mean that arrived.
-  kLocal = 3,             ///< This rank's own gradient.
+  kLocal = 3,             ///< This rank's own gradient: over ranks, the mean of the estimates is
+                          ///< the mean that is under way.
   kLocalAndPrevious = 4,  ///< own/n + (last mean - own of then/n): the own share fresh, that of the
                           ///< others as it last was (SAPipe's local_prev_sync, NeurIPS 2022).
 };

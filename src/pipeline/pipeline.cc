@@ -37,7 +37,7 @@ Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Avera
   SUMCAST_ASSERT(rule.planes() <= kPlanesMax);
   if (options.width > 1) forecast_ = options.forecast;
   if (forecast_ == Forecast::kAuto) {
-    forecast_ = rule.accumulates() ? Forecast::kLocalAndPrevious : Forecast::kNone;
+    forecast_ = rule.accumulates() ? Forecast::kLocal : Forecast::kNone;
   }
   planes_.assign(rule.planes(), std::vector<float>(weights.size(), 0.0f));
   if (encoder_ && encoder_->wants_feedback()) feedback_.emplace(weights.size());

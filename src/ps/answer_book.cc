@@ -16,7 +16,7 @@ int AnswerBook::open(const Name& name) {
 /// Forgets a request that has its answer.
 AnswerBook::Answer AnswerBook::take(int number) {
   const auto it = entries_.find(number);
-  const auto& [worker, server, id] = it->second.name;
+  const auto [worker, server, id] = it->second.name;
   Answer answer{{server, worker}, std::move(*it->second.answer)};
   answer.message.meta.timestamp = id.timestamp;
   numbers_.erase(it->second.name);
@@ -25,13 +25,13 @@ AnswerBook::Answer AnswerBook::take(int number) {
 }
 
 std::optional<int> AnswerBook::on_logged(Origin origin, const ::ps::Meta& meta) {
-  const Name name(origin.worker, origin.server, id_of(meta));
+  const Name name{origin.worker, origin.server, id_of(meta)};
   if (numbers_.count(name) != 0) return std::nullopt;
   return open(name);
 }
 
 AnswerBook::Asked AnswerBook::on_asked(Origin origin, const ::ps::Meta& meta) {
-  const Name name(origin.worker, origin.server, id_of(meta));
+  const Name name{origin.worker, origin.server, id_of(meta)};
   Asked asked;
   const auto it = numbers_.find(name);
   const int number = it != numbers_.end() ? it->second : open(name);
@@ -39,6 +39,19 @@ AnswerBook::Asked AnswerBook::on_asked(Origin origin, const ::ps::Meta& meta) {
   entries_[number].asked = true;
   if (entries_[number].answer) asked.answer = take(number);
   return asked;
+}
+
+std::optional<int> AnswerBook::number_of(Origin origin, const RequestId& id) const {
+  const auto it = numbers_.find(Name{origin.worker, origin.server, id});
+  if (it == numbers_.end()) return std::nullopt;
+  return it->second;
+}
+
+std::optional<std::pair<AnswerBook::Origin, RequestId>> AnswerBook::whose(int number) const {
+  const auto it = entries_.find(number);
+  if (it == entries_.end()) return std::nullopt;
+  const Name& name = it->second.name;
+  return std::pair(Origin{name.server, name.worker}, name.id);
 }
 
 std::optional<AnswerBook::Answer> AnswerBook::on_response(const ::ps::Message& response) {
@@ -52,7 +65,7 @@ std::optional<AnswerBook::Answer> AnswerBook::on_response(const ::ps::Message& r
 
 void AnswerBook::on_settled(Origin origin, const std::vector<RequestId>& ids) {
   for (const RequestId& id : ids) {
-    const auto it = numbers_.find(Name(origin.worker, origin.server, id));
+    const auto it = numbers_.find(Name{origin.worker, origin.server, id});
     if (it == numbers_.end()) continue;
     entries_.erase(it->second);
     numbers_.erase(it);
@@ -60,9 +73,8 @@ void AnswerBook::on_settled(Origin origin, const std::vector<RequestId>& ids) {
 }
 
 void AnswerBook::on_worker_lost(int worker) {
-  std::erase_if(entries_,
-                [&](const auto& entry) { return std::get<0>(entry.second.name) == worker; });
-  std::erase_if(numbers_, [&](const auto& number) { return std::get<0>(number.first) == worker; });
+  std::erase_if(entries_, [&](const auto& entry) { return entry.second.name.worker == worker; });
+  std::erase_if(numbers_, [&](const auto& number) { return number.first.worker == worker; });
 }
 
 void AnswerBook::clear() {

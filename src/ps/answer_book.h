@@ -9,9 +9,9 @@
 // Pure. For one thread at a time.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ps/internal/message.h"
@@ -41,6 +41,10 @@ class AnswerBook {
   /// A worker asks, its server being dead. Nothing of both if the answer is still to come.
   Asked on_asked(Origin origin, const ::ps::Meta& meta);
 
+  /// Our number of a request that is not settled; and whose it is.
+  std::optional<int> number_of(Origin origin, const RequestId& id) const;
+  std::optional<std::pair<Origin, RequestId>> whose(int number) const;
+
   /// The handler has answered; what to send, if anything.
   std::optional<Answer> on_response(const ::ps::Message& response);
   /// The worker has had these answers.
@@ -50,7 +54,16 @@ class AnswerBook {
   size_t size() const { return entries_.size(); }
 
  private:
-  using Name = std::tuple<int, int, RequestId>;  ///< Worker, server, request.
+  struct Name {
+    int worker = 0, server = 0;
+    RequestId id;
+    friend bool operator==(const Name&, const Name&) = default;
+  };
+  struct NameHash {
+    size_t operator()(const Name& name) const {
+      return RequestIdHash()(name.id) ^ static_cast<size_t>(name.worker * 8191 + name.server);
+    }
+  };
   struct Entry {
     Name name;
     bool asked = false;
@@ -60,8 +73,8 @@ class AnswerBook {
   int open(const Name& name);
   Answer take(int number);
 
-  std::map<int, Entry> entries_;  ///< By our number.
-  std::map<Name, int> numbers_;
+  std::unordered_map<int, Entry> entries_;  ///< By our number.
+  std::unordered_map<Name, int, NameHash> numbers_;
   int next_ = -1;
 };
 

@@ -59,6 +59,20 @@ TEST(AnswerBook, ANewRequestIsHandled) {
   EXPECT_FALSE(book.on_response(response(*other.handle_as)));  // Answered twice.
 }
 
+TEST(AnswerBook, ARequestIsFoundByNameAndByNumber) {
+  AnswerBook book;
+  const auto number = book.on_logged(kOrigin, request(5));
+  ASSERT_TRUE(number);
+  EXPECT_EQ(book.number_of(kOrigin, {0, 0, 5}), number);
+  EXPECT_FALSE(book.number_of({10, 9}, {0, 0, 5}));
+  const auto whose = book.whose(*number);
+  ASSERT_TRUE(whose);
+  EXPECT_EQ(whose->first.server, 8);
+  EXPECT_EQ(whose->first.worker, 9);
+  EXPECT_EQ(whose->second, (RequestId{0, 0, 5}));
+  EXPECT_FALSE(book.whose(*number - 1));
+}
+
 TEST(AnswerBook, WhatIsSettledIsForgotten) {
   AnswerBook book;
   const auto number = book.on_logged(kOrigin, request(5));

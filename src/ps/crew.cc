@@ -46,6 +46,7 @@ void Crew::stop() {
   ship_.wake();
   rested_.notify_all();
   changed_.notify_all();
+  observed_.notify_all();
   for (std::thread& thread : threads) thread.join();
   const Lock lock(mutex_);
   for (const CorePtr& core : ready_) {
@@ -191,6 +192,7 @@ void Crew::deliver(Arrival arrival) {
 
 void Crew::notify() {
   const Lock lock(mutex_);
+  observed_.notify_all();
   tell_waiters();
 }
 
@@ -198,10 +200,8 @@ bool Crew::wait(::ps::Customer::Core* own, const std::function<bool()>& done, In
   Lock lock(mutex_);
   bool is_done = false;
   if (own == nullptr) {
-    ++sleepers_;
     const Instant latest = std::min(deadline, net::monotonic_now() + Duration(24h));
-    changed_.wait_until(lock, on_clock(latest), [&] { return (is_done = done()) || stopping_; });
-    --sleepers_;
+    observed_.wait_until(lock, on_clock(latest), [&] { return (is_done = done()) || stopping_; });
     return is_done;
   }
   ++waiters_;

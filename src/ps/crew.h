@@ -64,13 +64,15 @@ class Crew {
   /// A closed customer's messages are handled from now on.
   void open(const CorePtr& core);
 
-  /// Something that a waiter may wait for has changed.
+  /// Something that a waiter may wait for has changed; handled messages aside, of which those hear
+  /// who wait with a customer of their own.
   void notify();
 
   /// Returns when `done()`, which is called under the crew's lock, or at the deadline; true if
   /// done.
-  /// @param own  whose handlers this thread may run meanwhile. Null: it only waits, and takes no
-  ///             lead, as is right for a wait that may last as long as the job.
+  /// @param own  whose handlers this thread may run meanwhile. Null: it only waits for notify(),
+  ///             and takes no lead, as is right for a wait that may last as long as the job: most
+  ///             servers' main threads are in one, and are not to be woken for every message.
   bool wait(::ps::Customer::Core* own, const std::function<bool()>& done, Instant deadline);
 
   /// True inside a handler of this customer, on the thread that runs it.
@@ -95,8 +97,9 @@ class Crew {
 
   Ship& ship_;
   std::mutex mutex_;
-  std::condition_variable changed_;  ///< For waiters.
-  std::condition_variable rested_;   ///< For attendants.
+  std::condition_variable changed_;   ///< For waiters that may lead.
+  std::condition_variable observed_;  ///< For those that only wait for notify().
+  std::condition_variable rested_;    ///< For attendants.
   std::vector<std::thread> threads_;
   std::deque<CorePtr> ready_;      ///< Customers with messages that nobody runs.
   std::vector<Arrival> arrivals_;  ///< The leader's.

@@ -82,7 +82,9 @@ void Customer::WaitRequest(int timestamp) {
       sumcast::runtime::log_warn(sumcast::runtime::Subsystem::kNet, "ps: Wait: {}", state);
     }
   }
-  if (!failure.empty()) LOG(FATAL) << "request " << timestamp << " has failed: " << failure;
+  if (failure.empty()) return;
+  hub.rooms().withdraw(app_id_, customer_id_, timestamp);
+  LOG(FATAL) << "request " << timestamp << " has failed: " << failure;
 }
 
 int Customer::NumResponse(int timestamp) {
@@ -104,6 +106,11 @@ void Customer::FailRequest(int timestamp, const std::string& why) {
     core_->tracker.fail(timestamp, why);
   }
   Hub::get().crew().notify();
+}
+
+void Customer::OfferRoom(int timestamp, int server_rank, const SArray<char>& room) {
+  const int server = 8 + 2 * server_rank;
+  Hub::get().offer_room({app_id_, customer_id_, timestamp, server}, room);
 }
 
 void Customer::BeginHandling(const Message& request) { Hub::get().before_handling(request); }

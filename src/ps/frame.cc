@@ -81,11 +81,19 @@ Result<FrameHeader> read_header(const char* bytes) {
   return header;
 }
 
+std::optional<size_t> array_bytes(const char* frame, size_t index) {
+  uint64_t word;
+  std::memcpy(&word, frame + kHeaderBytes + 8 * index, sizeof word);
+  if ((word & kLent) != 0) return std::nullopt;
+  return static_cast<size_t>(word & kLengthMask);
+}
+
 Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame,
-                                   std::vector<size_t>& lent) {
+                                   std::vector<size_t>& lent, const ::ps::SArray<char>* values) {
+  constexpr size_t kValues = 1;
   ::ps::Message message;
   ::ps::Meta& meta = message.meta;
-  uint64_t at = 8 * uint64_t{header.arrays} + padded(header.body_bytes);
+  uint64_t at = 8 * uint64_t{header.arrays} + padded(header.body_bytes), elsewhere = 0;
   message.data.reserve(header.arrays);
   meta.data_type.reserve(header.arrays);
   for (size_t i = 0; i < header.arrays; ++i) {
@@ -101,9 +109,14 @@ Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& 
     if (is_lent) lent.push_back(i);
     if (padded(bytes) > header.payload_bytes - at) return contradiction("an array beyond its end");
     ::ps::SArray<char> array;
-    char* const begin = frame.get() + kHeaderBytes + at;
-    array = ::ps::SArray<char>(begin, static_cast<size_t>(bytes));
-    array.ptr() = std::shared_ptr<char>(frame, begin);
+    if (values != nullptr && i == kValues) {
+      array = *values;
+      elsewhere = bytes;
+    } else {
+      char* const begin = frame.get() + kHeaderBytes + at - elsewhere;
+      array = ::ps::SArray<char>(begin, static_cast<size_t>(bytes));
+      array.ptr() = std::shared_ptr<char>(frame, begin);
+    }
     message.data.push_back(std::move(array));
     meta.data_type.push_back(type);
     meta.data_size += bytes;

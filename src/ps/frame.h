@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,11 +82,17 @@ using FrameBytes = std::shared_ptr<char>;
 /// the begin of a frame of ours.
 Result<FrameHeader> read_header(const char* bytes);
 
+/// The bytes of array `index`, as a table says that begins behind a header at `frame`; nothing if
+/// it is lent.
+std::optional<size_t> array_bytes(const char* frame, size_t index);
+
 /// The message of a whole data frame; its arrays share the frame's memory.
-/// @param lent  gets the indices of arrays that are loans (loan.h) still.
+/// @param lent    gets the indices of arrays that are loans (loan.h) still.
+/// @param values  the second array, if the frame's memory lacks it (large_frame.h); else null.
 /// Errors: kDenied, if lengths or types in it contradict each other.
 Result<::ps::Message> read_message(const FrameHeader& header, const FrameBytes& frame,
-                                   std::vector<size_t>& lent);
+                                   std::vector<size_t>& lent,
+                                   const ::ps::SArray<char>* values = nullptr);
 /// Bytes of an element of this type; 1 of those unknown.
 size_t element_bytes(::ps::DataType type);
 /// The text of a whole control frame. Errors as above.

@@ -31,7 +31,15 @@ std::optional<HarvestBook::Applied> HarvestBook::on_response(int handled_as) {
   return applied;
 }
 
-HarvestBook::Verdict HarvestBook::on_replay(int aggregator, const PartName& part) {
+std::optional<int> HarvestBook::find(int aggregator, int number) const {
+  for (const auto& [ours, entry] : handling_) {  // An aggregator has few under way.
+    if (entry.aggregator == aggregator && entry.number == number) return ours;
+  }
+  return std::nullopt;
+}
+
+HarvestBook::Verdict HarvestBook::on_replay(int aggregator, const PartName& part,
+                                            const PartName& asked_as) {
   fenced_.insert(aggregator);
   const auto it = parts_.find(Name(part.worker, aggregator, part.id));
   if (it == parts_.end()) return Verdict::kApply;
@@ -39,7 +47,7 @@ HarvestBook::Verdict HarvestBook::on_replay(int aggregator, const PartName& part
     parts_.erase(it);
     return Verdict::kApplied;
   }
-  handling_[it->second].asked.push_back(part);
+  handling_[it->second].asked.push_back(asked_as);
   return Verdict::kWait;
 }
 

@@ -37,7 +37,13 @@ class HarvestBook {
     kApplied = 1,  ///< A harvest has it, and was applied.
     kWait = 2,     ///< A harvest has it, and is being applied; on_response() tells.
   };
-  Verdict on_replay(int aggregator, const PartName& part);
+  /// @param asked_as  what on_response() names then; most often the part itself.
+  Verdict on_replay(int aggregator, const PartName& part, const PartName& asked_as);
+  Verdict on_replay(int aggregator, const PartName& part) {
+    return on_replay(aggregator, part, part);
+  }
+  /// Our number of a harvest that is being applied.
+  std::optional<int> find(int aggregator, int number) const;
   /// The worker knows that these are committed.
   void on_settled(int aggregator, int worker, const std::vector<RequestId>& ids);
   void on_worker_lost(int worker);

@@ -15,6 +15,19 @@ using Verdict = HarvestBook::Verdict;
 constexpr int kAggregator = 11;
 const PartName kOne{9, {0, 0, 1}}, kTwo{13, {0, 0, 7}};
 
+TEST(HarvestBook, AQuestionMayGoByAnotherName) {
+  HarvestBook book;
+  const auto number = book.on_harvest(kAggregator, 5, {kOne});
+  ASSERT_TRUE(number);
+  EXPECT_EQ(book.find(kAggregator, 5), number);
+  EXPECT_FALSE(book.find(kAggregator, 6));
+  EXPECT_FALSE(book.find(kAggregator + 2, 5));
+  const PartName asked_as{9, {0, kReplayer, 0}};
+  EXPECT_EQ(book.on_replay(kAggregator, kOne, asked_as), Verdict::kWait);
+  EXPECT_THAT(book.on_response(*number)->asked, ElementsAre(asked_as));
+  EXPECT_FALSE(book.find(kAggregator, 5));
+}
+
 TEST(HarvestBook, WhatAHarvestHasIsNotAppliedAgain) {
   HarvestBook book;
   const auto number = book.on_harvest(kAggregator, 5, {kOne, kTwo});

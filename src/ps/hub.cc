@@ -11,6 +11,7 @@
 #include "auth/key_file.h"
 #include "ps/customer_core.h"
 #include "ps/internal/env.h"
+#include "ps/internal/postoffice.h"
 #include "runtime/log.h"
 
 namespace sumcast::ps {
@@ -69,6 +70,7 @@ Result<void> Hub::start(int customer_id) {
   }
   connected_ = true;
   ready_.store(true, std::memory_order_release);
+  PS_VLOG(1) << my_node_.ShortDebugString() << " is connected to others";
   return {};
 }
 
@@ -108,6 +110,10 @@ Result<void> Hub::open(int customer_id) {
       roster_.emplace(settings_.num_servers, settings_.num_workers);
       complete_ = settings_.num_servers + settings_.num_workers == 0;
     }
+  }
+  if (!settings_.ignored.empty()) {
+    runtime::log_warn(Subsystem::kInit, "ps: set, but without meaning here: {} (docs/ps-lite.md)",
+                      fmt::join(settings_.ignored, ", "));
   }
   start_replica();
   start_merge();
@@ -194,6 +200,7 @@ void Hub::stop() {
     }
     std::this_thread::sleep_for(200us);
   }
+  PS_VLOG(1) << my_node_.ShortDebugString() << " is stopped";
   close_all();
 }
 

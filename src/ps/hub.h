@@ -8,9 +8,9 @@
 // A connection carries frames both ways. Messages to this process itself go round it.
 //
 // Files: hub.cc start and stop, hub_connect.cc sockets, hub_poll.cc what the leader does,
-// hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and death, hub_replica.cc
-// servers that repeat others' requests, hub_merge.cc pushes that are summed on their way,
-// hub_takeover.cc the death of either.
+// hub_read.cc what comes in, hub_send.cc messages, hub_control.cc joining, hub_fate.cc barriers and
+// death, hub_replica.cc servers that repeat others' requests, hub_merge.cc pushes that are summed
+// on their way, hub_sums.cc both together, hub_takeover.cc the death of either.
 #pragma once
 
 #include <array>
@@ -39,6 +39,7 @@
 #include "ps/merge_ledger.h"
 #include "ps/merge_shard.h"
 #include "ps/retainer.h"
+#include "ps/rooms.h"
 #include "ps/roster.h"
 #include "ps/routes.h"
 #include "ps/settings.h"
@@ -78,6 +79,9 @@ class Hub final : private Crew::Ship {
   void remember_customer(int app_id, int customer_id, ::ps::Customer* customer);
   ::ps::Customer* find_customer(int app_id, int customer_id);
   Crew& crew() { return crew_; }
+  /// Where a server's part of an answer may be received (rooms.h).
+  void offer_room(const Rooms::Name& name, const ::ps::SArray<char>& memory);
+  Rooms& rooms() { return rooms_; }
 
   // Messages; hub_send.cc.
   /// 0 if the receiver is gone.
@@ -132,10 +136,12 @@ class Hub final : private Crew::Ship {
   bool read_preface(const LinkPtr& link);
   void watch_writable(const LinkPtr& link);
   bool on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                std::vector<Arrival>& arrivals);
-  bool fetch_loans(const LinkPtr& link, ::ps::Message& message, const std::vector<size_t>& lent);
+                const RoomPtr& room, std::vector<Arrival>& arrivals);
+  RoomPtr room_for(const Link& link, const FrameHeader& header, size_t bytes);
+  bool fetch_loans(const LinkPtr& link, const FrameHeader& header, ::ps::Message& message,
+                   const std::vector<size_t>& lent);
   bool take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                  std::vector<Arrival>& arrivals);
+                  const RoomPtr& room, std::vector<Arrival>& arrivals);
   void write_link(const LinkPtr& link);
   void write_dirty();
   Instant open_customers(Instant now);
@@ -145,6 +151,7 @@ class Hub final : private Crew::Ship {
   // hub_send.cc
   std::optional<Arrival> addressed(::ps::Message message);
   void pass_on(const LinkPtr& link, size_t queued);
+  void await_room(const LinkPtr& link);
   LinkPtr link_to(int id);
   CorePtr find_core(int app_id, int customer_id);
   void fail_request(const ::ps::Meta& meta, const std::string& why);
@@ -172,6 +179,7 @@ class Hub final : private Crew::Ship {
   // hub_replica.cc
   void start_replica();
   int backup_id() const;
+  int backup_of(int server) const;
   void send_unsent_log(int node);
   void send_frame(const LinkPtr& link, FrameKind kind, const ::ps::Message& message);
   /// Nothing if the message is none of those that replicas concern.
@@ -191,6 +199,7 @@ class Hub final : private Crew::Ship {
   std::vector<int> take_over(int server, const std::string& text);
   void on_other_lost(int id);
   void fence(const std::string& why);
+  bool is_covered(int server);
 
   // hub_merge.cc
   uint64_t merging();
@@ -212,8 +221,20 @@ class Hub final : private Crew::Ship {
   void on_committed(int aggregator, int server, const RequestId& id,
                     std::vector<Arrival>& arrivals);
   bool is_whole_answer(int server, const ::ps::Message& message);
+  void finish_push(int server, const RequestId& id, std::vector<Arrival>& arrivals);
   void on_merge_lost(int id);
   bool is_merge_settled();
+
+  // hub_sums.cc
+  HarvestBook& book_of(int server);
+  void ask_for_harvest(Harvest& harvest);
+  void ask_again(int aggregator, ::ps::Message part);
+  bool is_programs(int server, const ::ps::Message& message, std::vector<Arrival>& arrivals);
+  bool is_sound_sum(const ::ps::Message& message);
+  HarvestBook::Verdict record_sum(int server, int worker, const ::ps::Meta& meta);
+  void settle_sum(int server, int worker, const RequestId& id);
+  void answer_sum(int server, const PartName& part);
+  bool take_own_sum(int worker, const ::ps::Meta& meta);
 
   Crew crew_{*this};
   Settings settings_;
@@ -232,8 +253,10 @@ class Hub final : private Crew::Ship {
   std::optional<net::TcpListener> listener_;
   std::optional<Prng> drops_;
   Instant next_beat_{}, last_beat_{};
+  bool notice_wanted_ = false;  ///< All that was to be summed is: a barrier may wait for it.
 
   std::atomic<bool> write_wanted_{false};
+  Rooms rooms_;
 
   std::shared_mutex links_mutex_;                ///< Guards the tables of links and customers.
   std::unordered_map<uint64_t, LinkPtr> links_;  ///< By token.
@@ -274,6 +297,9 @@ class Hub final : private Crew::Ship {
     std::vector<std::tuple<int, int, ::ps::Message>> early;  ///< Parts from before begin_merge().
     std::map<std::pair<int, int>, std::vector<RequestId>> settled;  ///< By server, aggregator.
     HarvestBook book;                                               ///< A server's.
+    std::map<int, HarvestBook> others;                 ///< A server's: of those whose log it has.
+    std::map<int, std::pair<int, RequestId>> replays;  ///< A worker's: parts it asks for again.
+    int next_replay = 0;
   } merge_;
   uint64_t merging_of_all_ = 0;  ///< The scheduler's: what the first who came had declared.
   bool first_came_ = false;

@@ -48,7 +48,8 @@ Result<void> Hub::open_sockets() {
   if (is_scheduler) {
     my_node_.id = ::ps::kScheduler;
     my_node_.hostname = settings_.root_host;
-    local = *root_address;
+    local = settings_.any_address ? net::Endpoint::any(root_address->family(), root_address->port())
+                                  : *root_address;
   } else if (!settings_.node_host.empty()) {
     my_node_.hostname = settings_.node_host;
     auto address = net::parse_endpoint(host_port(settings_.node_host, settings_.port));
@@ -85,7 +86,12 @@ LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
     config.rto_min = 10ms;
     config.rto_max = std::max<Duration>(settings_.resend_timeout, 1s);
     link->enable_resend(config);
+  } else if (settings_.by_priority) {
+    link->enable_priority();
   }
+  link->find_room = [this, of = link.get()](const FrameHeader& header, size_t bytes) {
+    return room_for(*of, header, bytes);
+  };
   const std::lock_guard lock(links_mutex_);
   link->token = kFirstLinkToken + next_token_++;
   return link;

@@ -8,6 +8,7 @@
 #include "net/descriptor.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
+#include "ps/internal/postoffice.h"
 #include "runtime/log.h"
 
 namespace sumcast::ps {
@@ -213,6 +214,7 @@ void Hub::register_node(const LinkPtr& link, const ::ps::Node& node) {
         by_node_[member.id] = to;
       }
     }
+    PS_VLOG(1) << "assign rank=" << member.id << " to node " << member.DebugString();
     all.node = member.id;
     if (to != nullptr) say(to, all);
   }

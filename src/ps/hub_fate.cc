@@ -6,6 +6,7 @@
 #include "net/descriptor.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
+#include "ps/internal/postoffice.h"
 #include "runtime/log.h"
 
 namespace sumcast::ps {
@@ -84,6 +85,8 @@ void Hub::on_arrive(const BarrierArrival& who, int group) {
     const std::lock_guard lock(state_mutex_);
     if (!who.patient) barrier_since_.try_emplace(group, net::monotonic_now());
     all = roster_->arrive(group, who);
+    PS_VLOG(1) << "Barrier of group " << group << ": node " << who.node
+               << (all.empty() ? " waits" : " is the last");
     if (!all.empty()) {
       barrier_since_.erase(group);
       // Who was released may start again before we have ended: it has to wait for the next job.
@@ -156,6 +159,7 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     if (why.find(" has died: ") != std::string::npos) text = why;  // As the scheduler told it.
     if (left) left_.insert(id);
   }
+  rooms_.withdraw_server(id);
   std::vector<int> unanswered = {id};  // Nodes to which requests fail.
   if (!left) {
     runtime::log_warn(Subsystem::kControl, "ps: {}", text);
@@ -192,7 +196,12 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     }
     for (int group : broken) break_barrier(group, "");
   }
-  if (merge_.on) on_merge_lost(id);
+  if (merge_.on) {
+    on_merge_lost(id);
+    for (const int node : unanswered) {
+      if (node != id) on_merge_lost(node);
+    }
+  }
   if (is_worker(id) || id == ::ps::kScheduler) on_other_lost(id);
   crew_.notify();
 }

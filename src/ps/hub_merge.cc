@@ -57,7 +57,7 @@ bool Hub::is_mergeable(int app, int command) {
 /// What all processes have to agree on: 0 if nothing is merged, else it stands for what is.
 uint64_t Hub::merging() {
   const std::lock_guard lock(merge_.mutex);
-  if (!settings_.merge || settings_.replicas) return 0;
+  if (!settings_.merge) return 0;
   uint64_t mixed = merge_.declared.size();
   for (const auto& [app, command] : merge_.declared) {
     mixed = mixed * 1000003 + (static_cast<uint64_t>(static_cast<uint32_t>(app)) << 32) +
@@ -75,6 +75,9 @@ void Hub::start_merge() {
   merge_.ledger.clear();
   merge_.settled.clear();
   merge_.book.clear();
+  merge_.others.clear();
+  merge_.replays.clear();
+  merge_.next_replay = 0;
   merge_.early.clear();
   merge_.on.store(merges, std::memory_order_release);
 }
@@ -124,7 +127,7 @@ std::optional<int64_t> Hub::send_merged(const ::ps::Message& message) {
   if (!shape) return std::nullopt;
   const int server = meta.recver;
   const LinkPtr straight = link_to(server);
-  if (straight == nullptr) return std::nullopt;
+  if (straight == nullptr) return std::nullopt;  // Dead, if another stands in: no sums for it.
   const std::lock_guard lock(merge_.mutex);
   if (merge_.declared.count({meta.app_id, meta.head}) == 0) return std::nullopt;
   if (!merge_.worth[server].next()) return std::nullopt;
@@ -145,7 +148,9 @@ std::optional<int64_t> Hub::send_merged(const ::ps::Message& message) {
       send_frame(link_to(aggregator), FrameKind::kPart, part);
     }
   }
-  if (has_straight) {
+  if (has_straight && replica_.on) {
+    ask(cut.straight);
+  } else if (has_straight) {
     cut.straight.meta.sender = my_node_.id;
     send_frame(straight, FrameKind::kData, cut.straight);
   }
@@ -158,6 +163,10 @@ std::optional<int64_t> Hub::send_merged(const ::ps::Message& message) {
 /// Sends the sums that may leave. Under the merge's lock.
 void Hub::send_harvests() {
   for (Harvest& harvest : merge_.shard.due(net::monotonic_now())) {
+    if (replica_.on) {
+      ask_for_harvest(harvest);
+      continue;
+    }
     harvest.message.meta.sender = my_node_.id;
     harvest.message.meta.body = bytes_of(harvest.parts);
     send_frame(link_to(harvest.server), FrameKind::kHarvest, harvest.message);
@@ -195,6 +204,8 @@ void Hub::answer_replay(const PartName& part) {
 bool Hub::take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps::Message message,
                            std::vector<Arrival>& arrivals) {
   if (!merge_.on) return false;
+  const bool is_asked = header.kind == FrameKind::kHarvest || header.kind == FrameKind::kReplay;
+  if (is_asked && replica_.on) return false;  // They are requests then.
   const int node = link->node.load(), named = header.sender;
   const bool on_server = settings_.role == ::ps::Node::SERVER;
   const int limit = is_server(named) ? settings_.num_servers : settings_.num_workers;
@@ -218,7 +229,8 @@ bool Hub::take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps:
       return true;
     case FrameKind::kForget:
       if (!on_server || !is_worker(node)) return false;
-      merge_.book.on_settled(named, node, values_of<RequestId>(message.meta.body));
+      if (!is_server(message.meta.head)) return false;
+      book_of(message.meta.head).on_settled(named, node, values_of<RequestId>(message.meta.body));
       return true;
     default:
       break;
@@ -301,11 +313,18 @@ void Hub::on_committed(int aggregator, int server, const RequestId& id,
   if (settled.size() >= kSettledStep) {
     ::ps::Message forget;
     forget.meta.sender = aggregator;
+    forget.meta.head = server;
     forget.meta.body = bytes_of(settled);
     send_frame(link_to(server), FrameKind::kForget, forget);
+    if (replica_.on) send_frame(link_to(backup_of(server)), FrameKind::kForget, forget);
     settled.clear();
   }
-  if (verdict != MergeLedger::Verdict::kDone) return;
+  if (verdict == MergeLedger::Verdict::kDone) finish_push(server, id, arrivals);
+}
+
+/// All parts of a push of ours are applied at its server.
+void Hub::finish_push(int server, const RequestId& id, std::vector<Arrival>& arrivals) {
+  if (merge_.ledger.size() == 0) notice_wanted_ = true;
   ::ps::Message answer = answer_to(id.app, id.customer, id.timestamp);
   answer.meta.sender = server;
   answer.meta.recver = my_node_.id;
@@ -315,7 +334,9 @@ void Hub::on_committed(int aggregator, int server, const RequestId& id,
 /// A server's answer to this worker. False if parts of its push are still under way.
 bool Hub::is_whole_answer(int server, const ::ps::Message& message) {
   const std::lock_guard lock(merge_.mutex);
-  return merge_.ledger.on_answer(server, id_of(message.meta)) != MergeLedger::Verdict::kPending;
+  const auto verdict = merge_.ledger.on_answer(server, id_of(message.meta));
+  if (verdict == MergeLedger::Verdict::kDone && merge_.ledger.size() == 0) notice_wanted_ = true;
+  return verdict != MergeLedger::Verdict::kPending;
 }
 
 bool Hub::is_merge_settled() {

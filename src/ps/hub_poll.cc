@@ -1,5 +1,7 @@
-// What the leader does: reads and writes connections, keeps timers.
+// What the leader does: polls, accepts and writes connections, keeps timers. hub_read.cc reads
+// them.
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <cstring>
 
 #include "net/descriptor.h"
-#include "ps/block_pool.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
 #include "runtime/log.h"
@@ -19,7 +20,6 @@ namespace {
 using runtime::Subsystem;
 
 constexpr uint64_t kListenerToken = 0, kWakeToken = 1;
-constexpr size_t kReadBudget = 1 << 20;  ///< Of one connection, before the others have their turn.
 
 /// Handlers that run on this thread, one within the other.
 thread_local int batch_depth = 0;
@@ -53,6 +53,20 @@ void Hub::pass_on(const LinkPtr& link, size_t queued) {
   link->dirty.store(true, std::memory_order_release);
   const bool asked = write_wanted_.exchange(true, std::memory_order_acq_rel);
   if (!asked && batch_depth == 0) wake();
+}
+
+/// The program's threads do not run ahead of the network by more frames than the user allows. A
+/// handler's thread does not wait: it may be the one that others wait for.
+void Hub::await_room(const LinkPtr& link) {
+  constexpr int kLookAgainMs = 20;  // A dead node's link goes without becoming writable.
+  if (batch_depth > 0) return;
+  const int node = link->node.load();
+  while (link->queued_frames() >= settings_.water_mark && link_to(node) == link && !stopping_) {
+    write_link(link);
+    if (link->queued_frames() < settings_.water_mark) break;
+    pollfd writable{link->fd(), POLLOUT, 0};
+    (void)::poll(&writable, 1, kLookAgainMs);
+  }
 }
 
 void Hub::write_dirty() {
@@ -89,6 +103,10 @@ void Hub::poll(Duration longest, std::vector<Arrival>& arrivals) {
   const size_t count = poller_->wait(events, std::min(longest, next - now));
   for (size_t i = 0; i < count; ++i) on_event(events[i], arrivals);
   flush();
+  if (notice_wanted_) {
+    notice_wanted_ = false;
+    crew_.notify();
+  }
 }
 
 void Hub::on_event(const net::Event& event, std::vector<Arrival>& arrivals) {
@@ -130,127 +148,6 @@ void Hub::accept_all() {
     links_.emplace(link->token, link);
     (void)poller_->add(link->fd(), link->token);
   }
-}
-
-bool Hub::read_preface(const LinkPtr& link) {
-  Preface other;
-  const ssize_t got = ::recv(link->fd(), &other, sizeof other, MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got == static_cast<ssize_t>(sizeof other)) {
-    (void)::recv(link->fd(), &other, sizeof other, MSG_DONTWAIT);
-    const auto accepted = link->on_preface(other);
-    if (accepted) {
-      send_hello(link);
-      return true;
-    }
-    runtime::log_warn(Subsystem::kNet, "ps: {}", accepted.error().what);
-    drop_link(link);
-  } else if (got <= 0) {
-    drop_link(link);
-  }
-  return false;
-}
-
-void Hub::read_link(const LinkPtr& link, std::vector<Arrival>& arrivals) {
-  if (!link->is_open() && !read_preface(link)) return;
-  link->heard_ns.store(net::monotonic_now().ns, std::memory_order_relaxed);
-  const LinkVerdict verdict =
-      link->read(kReadBudget, [&](const FrameHeader& header, FrameBytes frame) {
-        return on_frame(link, header, std::move(frame), arrivals);
-      });
-  if (link->ack_due) {
-    link->ack_due = false;
-    link->send_ack(link->received().next());
-    write_link(link);
-  }
-  if (verdict == LinkVerdict::kOpen) return;
-  if (verdict == LinkVerdict::kBroken) {
-    runtime::log_warn(Subsystem::kNet, "ps: {}", link->ended_text());
-  }
-  drop_link(link);
-}
-
-bool Hub::on_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                   std::vector<Arrival>& arrivals) {
-  if (drops_ && link->node.load() >= 0 && drops_->chance(settings_.drop)) return true;
-  if (header.kind == FrameKind::kAck) {
-    link->on_ack(header.sequence, net::monotonic_now());
-    write_link(link);
-    return true;
-  }
-  if (header.kind == FrameKind::kReturn) {
-    link->on_return(header.sequence);
-    return true;
-  }
-  if (header.sequence == 0) return take_frame(link, header, std::move(frame), arrivals);
-  link->ack_due = true;
-  bool ok = true;
-  link->received().on_frame(header.sequence, {header, std::move(frame)}, [&](auto ready) {
-    ok = ok && take_frame(link, ready.first, std::move(ready.second), arrivals);
-  });
-  return ok;
-}
-
-bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes frame,
-                     std::vector<Arrival>& arrivals) {
-  if (header.kind == FrameKind::kControl) {
-    const auto text = read_text(header, frame);
-    return text && on_control(link, *text);
-  }
-  const int node = link->node.load();
-  if (node < 0) return false;
-  std::vector<size_t> lent;
-  auto message = read_message(header, frame, lent);
-  if (!message) {
-    runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(node), message.error().what);
-    return false;
-  }
-  if (!lent.empty() && !fetch_loans(link, *message, lent)) return false;
-  if (header.kind != FrameKind::kData) {
-    return header.kind >= FrameKind::kPart
-               ? take_merge_frame(link, header, std::move(*message), arrivals)
-               : take_replica_frame(link, header, std::move(*message), arrivals);
-  }
-  if (replica_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
-      !message->meta.request && !take_answer(node, *message)) {
-    return true;
-  }
-  if (merge_.on && settings_.role == ::ps::Node::WORKER && is_server(node) &&
-      !message->meta.request && !is_whole_answer(node, *message)) {
-    return true;
-  }
-  message->meta.sender = node;  // Whose connection it is, whatever the frame says.
-  message->meta.recver = my_node_.id;
-  if (auto arrival = addressed(std::move(*message))) arrivals.push_back(std::move(*arrival));
-  return true;
-}
-
-/// Reads the arrays that were lent, and returns them.
-bool Hub::fetch_loans(const LinkPtr& link, ::ps::Message& message,
-                      const std::vector<size_t>& lent) {
-  if (link->reads == 0) return false;
-  for (const size_t i : lent) {
-    Loan loan;
-    std::memcpy(&loan, message.data[i].data(), sizeof loan);
-    if (loan.bytes > kPayloadBytesMax ||
-        loan.bytes % element_bytes(message.meta.data_type[i]) != 0) {
-      return false;
-    }
-    const auto bytes = static_cast<size_t>(loan.bytes);
-    const std::shared_ptr<char> block = make_block(bytes);
-    if (const auto read = read_memory(link->reads, loan.address, block.get(), bytes); !read) {
-      runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(link->node.load()),
-                        read.error().what);
-      return false;
-    }
-    message.meta.data_size += loan.bytes - message.data[i].size();
-    message.data[i] = ::ps::SArray<char>(block.get(), bytes);
-    message.data[i].ptr() = block;
-    link->send_return(loan.id);
-  }
-  link->dirty.store(true, std::memory_order_release);
-  write_wanted_.store(true, std::memory_order_release);
-  return true;
 }
 
 /// Timers. Returns when to look again.

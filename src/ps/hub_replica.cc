@@ -8,6 +8,7 @@
 // (answer_book.h).
 #include <cstring>
 
+#include "ps/block_pool.h"
 #include "ps/customer_core.h"
 #include "ps/hub.h"
 #include "ps/internal/postoffice.h"
@@ -19,9 +20,18 @@ int rank_of(int id) { return ::ps::Postoffice::IDtoRank(id); }
 int server_id(int rank) { return ::ps::Postoffice::ServerRankToID(rank); }
 
 /// Handlers may write into the arrays that they are given, and the log is sent later.
-std::vector<::ps::SArray<char>> copies_of(const std::vector<::ps::SArray<char>>& arrays) {
-  std::vector<::ps::SArray<char>> copies(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) copies[i].CopyFrom(arrays[i]);
+/// @param least  arrays up to this size are left as they are.
+std::vector<::ps::SArray<char>> copies_of(const std::vector<::ps::SArray<char>>& arrays,
+                                          size_t least) {
+  std::vector<::ps::SArray<char>> copies = arrays;
+  for (::ps::SArray<char>& array : copies) {
+    if (array.size() <= least) continue;
+    // Memory of the pool: fresh memory of megabytes costs more than the copy.
+    const std::shared_ptr<char> block = make_block(array.size());
+    std::memcpy(block.get(), array.data(), array.size());
+    array = ::ps::SArray<char>(block.get(), array.size());
+    array.ptr() = block;
+  }
   return copies;
 }
 
@@ -42,7 +52,10 @@ void Hub::start_replica() {
   replica_.on.store(settings_.replicas, std::memory_order_release);
 }
 
-int Hub::backup_id() const { return server_id(replica_.routes.backup_of(rank_of(my_node_.id))); }
+int Hub::backup_of(int server) const {
+  return server_id(replica_.routes.backup_of(rank_of(server)));
+}
+int Hub::backup_id() const { return backup_of(my_node_.id); }
 
 /// A connection to a server is there: what its log holds for it leaves.
 void Hub::send_unsent_log(int node) {
@@ -72,9 +85,13 @@ std::optional<int64_t> Hub::send_replicated(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (replica_.fenced) return 0;
   if (meta.timestamp < 0) {
+    if (const auto whose = merge_.on ? replica_.book.whose(meta.timestamp) : std::nullopt) {
+      settle_sum(whose->first.server, whose->first.worker, whose->second);
+    }
     if (const auto answer = replica_.book.on_response(message)) send_answer(*answer);
     return bytes;
   }
+  if (merge_.on) settle_sum(my_node_.id, meta.recver, id_of(meta));
   if (replica_.gate.pass(message)) return std::nullopt;
   return bytes;
 }
@@ -116,12 +133,14 @@ void Hub::before_handling(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (!replica_.gate.has_backup()) return;
   replica_.gate.log(message.meta.app_id);
-  ::ps::Message logged = message;
-  logged.data = copies_of(message.data);
   if (const LinkPtr link = link_to(backup_id())) {
-    send_frame(link, FrameKind::kLog, logged);
+    FrameHeader header = header_of(message);
+    header.kind = FrameKind::kLog;
+    const auto arrays = copies_of(message.data, kCopiedMax);  // The link copies those itself.
+    pass_on(link, link->send(header, arrays, message.meta.data_type, message.meta.body));
   } else {
-    replica_.unsent.push_back(std::move(logged));
+    replica_.unsent.push_back(message);
+    replica_.unsent.back().data = copies_of(message.data, 0);
   }
 }
 
@@ -202,7 +221,9 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
     return take_asked(std::move(message), arrivals);
   }
   if (settings_.role != ::ps::Node::WORKER || message.meta.request) return false;
+  rooms_.release({message.meta.app_id, message.meta.customer_id, message.meta.timestamp, named});
   if (!take_answer(named, message)) return true;
+  if (merge_.on && !is_programs(named, message, arrivals)) return true;
   message.meta.sender = named;
   message.meta.recver = my_node_.id;
   if (auto arrival = addressed(std::move(message))) arrivals.push_back(std::move(*arrival));
@@ -214,8 +235,10 @@ bool Hub::take_logged(int server, int worker, ::ps::Message message,
   {
     const std::lock_guard lock(replica_.mutex);
     if (!replica_.routes.is_alive(rank_of(server))) return true;
+    if (!is_sound_sum(message)) return false;
     const auto number = replica_.book.on_logged({server, worker}, message.meta);
     if (!number) return false;
+    (void)record_sum(server, worker, message.meta);  // As the server does, which has decided.
     message.meta.timestamp = *number;
   }
   message.meta.sender = worker;
@@ -252,10 +275,15 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
       replica_.early.push_back(std::move(message));
       return true;
     }
-    if (server_id(replica_.routes.at(rank)) != my_node_.id) return false;
+    if (server_id(replica_.routes.at(rank)) != my_node_.id || !is_sound_sum(message)) return false;
     const auto asked = replica_.book.on_asked({server, message.meta.sender}, message.meta);
     if (asked.answer) send_answer(*asked.answer);
     if (!asked.handle_as) return true;
+    const int worker = message.meta.sender;
+    const auto verdict = record_sum(server, worker, message.meta);
+    if (verdict == HarvestBook::Verdict::kApplied)
+      answer_sum(server, {worker, id_of(message.meta)});
+    if (verdict != HarvestBook::Verdict::kApply) return true;
     message.meta.timestamp = *asked.handle_as;
     message.meta.recver = my_node_.id;
   }

@@ -79,6 +79,7 @@ void Hub::remove_customer(const CorePtr& core) {
     customers_.erase({core->app_id, core->customer_id});
     std::erase_if(closed_, [&](const auto& entry) { return entry.second == core; });
   }
+  rooms_.withdraw(core->app_id, core->customer_id);
   crew_.retire(core);
 }
 
@@ -115,6 +116,12 @@ std::optional<Arrival> Hub::addressed(::ps::Message message) {
   return std::nullopt;
 }
 
+void Hub::offer_room(const Rooms::Name& name, const ::ps::SArray<char>& memory) {
+  constexpr size_t kWorthIt = 64 << 10;  // Smaller answers come in the link's buffer.
+  if (memory.size() < kWorthIt || key_ || settings_.resend) return;
+  rooms_.post(name, memory);
+}
+
 LinkPtr Hub::link_to(int id) {
   const std::shared_lock lock(links_mutex_);
   const auto it = by_node_.find(id);
@@ -137,16 +144,22 @@ void Hub::fail_request(const ::ps::Meta& meta, const std::string& why) {
 int64_t Hub::send(const ::ps::Message& message) {
   const int to = message.meta.recver;
   const auto bytes = static_cast<int64_t>(message.meta.data_size);
+  PS_VLOG(2) << my_node_.id << " sends " << message.DebugString();
   if (to == my_node_.id) {
     ::ps::Message copy = message;
     copy.meta.sender = to;
     if (auto arrival = addressed(std::move(copy))) crew_.deliver(std::move(*arrival));
     return bytes;
   }
+  const bool is_worker = settings_.role == ::ps::Node::WORKER;
+  const bool merges = merge_.on.load(std::memory_order_acquire);
+  if (merges && is_worker) {
+    if (const auto sent = send_merged(message)) return *sent;
+  }
   if (replica_.on.load(std::memory_order_acquire)) {
     if (const auto sent = send_replicated(message)) return *sent;
   }
-  if (merge_.on.load(std::memory_order_acquire)) {
+  if (merges && !is_worker) {
     if (const auto sent = send_merged(message)) return *sent;
   }
   LinkPtr link = link_to(to);
@@ -177,6 +190,7 @@ int64_t Hub::send(const ::ps::Message& message) {
   FrameHeader header = header_of(message);
   header.sender = my_node_.id;
   pass_on(link, link->send(header, message.data, message.meta.data_type, message.meta.body));
+  if (settings_.water_mark > 0) await_room(link);
   return bytes;
 }
 

@@ -123,19 +123,29 @@ void Hub::on_other_lost(int id) {
   for (const auto& [node, why] : suspects) on_lost(node, why, false);
 }
 
+bool Hub::is_covered(int server) {
+  const std::lock_guard lock(state_mutex_);
+  return covered_.count(server) != 0;
+}
+
 /// A node has died or left: what that means for sums.
 void Hub::on_merge_lost(int id) {
   const std::lock_guard lock(merge_.mutex);
   if (is_worker(id)) {
     merge_.book.on_worker_lost(id);
+    for (auto& [server, book] : merge_.others) book.on_worker_lost(id);
     std::replace(merge_.aggregators.begin(), merge_.aggregators.end(), id, -1);
     merge_.shard.on_worker_lost(id);
     for (::ps::Message& part : merge_.ledger.take_parts(id)) {
+      if (replica_.on) {
+        ask_again(id, std::move(part));
+        continue;
+      }
       part.meta.sender = id;
       send_frame(link_to(part.meta.recver), FrameKind::kReplay, part);
     }
     send_harvests();
-  } else if (is_server(id)) {
+  } else if (is_server(id) && !is_covered(id)) {
     merge_.ledger.on_server_lost(id);
     merge_.shard.on_server_lost(id);
   }

@@ -117,6 +117,31 @@ TEST(KvPairs, AnswersThatDoNotFitAreToldAndChangeNothing) {
   }
 }
 
+TEST(KvPairs, PartsThatStandInTheCallersArrayAreUsedWhereTheyAreOrMoved) {
+  const SArray<Key> keys = {1, 2, 3};
+  std::vector<int>* const no_lens = nullptr;
+  const auto part = [](const SArray<Key>& k, float* at, size_t vals) {
+    KVPairs<float> made;
+    made.keys = k;
+    made.vals = SArray<float>(at, vals);
+    return made;
+  };
+  std::vector<float> vals = {10, 20, 30};
+  std::vector<KVPairs<float>> in_place = {part({3}, vals.data() + 2, 1),
+                                          part({1, 2}, vals.data(), 2)};
+  EXPECT_EQ(::ps::internal::Gather(keys, &in_place, 0, &vals, no_lens), "");
+  EXPECT_EQ(vals, std::vector<float>({10, 20, 30}));
+  // The first part is longer than it was thought to be, so the second one's place is another.
+  float longer[2] = {1, 2};
+  std::vector<KVPairs<float>> misplaced = {part({1}, longer, 2), part({2}, vals.data() + 1, 1),
+                                           part({3}, longer, 0)};
+  misplaced[0].lens = {2};
+  misplaced[1].lens = {1};
+  misplaced[2].lens = {0};
+  EXPECT_EQ(::ps::internal::Gather(keys, &misplaced, 0, &vals, no_lens), "");
+  EXPECT_EQ(vals, std::vector<float>({1, 2, 20}));
+}
+
 TEST(SArray, CopiesShareAndSegmentsAreViews) {
   SArray<int> a = {1, 2, 3, 4};
   SArray<int> b = a;

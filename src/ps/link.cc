@@ -1,4 +1,4 @@
-// Opening and receiving; sending is in link_send.cc.
+// Opening and receiving; sending is in link_send.cc and link_write.cc.
 #include "ps/link.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "auth/derive.h"
 #include "ps/block_pool.h"
@@ -85,9 +86,12 @@ LinkVerdict Link::ended(LinkVerdict verdict, std::string text) {
 LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
   if (buffer_.empty()) buffer_.resize(kFirstBuffer);
   while (budget > 0) {
-    char* to = large_ != nullptr ? large_.get() + large_got_ : buffer_.data() + end_;
-    const size_t room = large_ != nullptr ? large_bytes_ - large_got_ : buffer_.size() - end_;
-    const ssize_t got = ::recv(fd(), to, room, MSG_DONTWAIT);
+    const bool is_large = large_.has_begun();
+    const size_t space = buffer_.size() - end_;
+    const auto receive = [this](char* to, size_t bytes) {
+      return ::recv(fd(), to, bytes, MSG_DONTWAIT);
+    };
+    const ssize_t got = is_large ? large_.fill(receive) : receive(buffer_.data() + end_, space);
     if (got == 0) return ended(LinkVerdict::kEnded, address_ + " closed the connection");
     if (got < 0) {
       if (errno == EINTR) continue;
@@ -97,15 +101,15 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     }
     const auto bytes = static_cast<size_t>(got);
     budget -= std::min(budget, bytes);
-    if (large_ != nullptr) {
-      large_got_ += bytes;
-      if (large_got_ < large_bytes_) {
-        set_low_water(std::min(kLowWater, large_bytes_ - large_got_));
+    if (is_large) {
+      if (large_.missing() > 0) {
+        set_low_water(std::min(kLowWater, large_.missing()));
         continue;
       }
       set_low_water(1);
-      const auto header = read_header(large_.get());
-      if (const auto verdict = take(*header, std::move(large_), on_frame);
+      const LargeFrame whole = std::exchange(large_, LargeFrame());
+      const auto header = read_header(whole.block().get());
+      if (const auto verdict = take(*header, whole.block(), whole.room(), on_frame);
           verdict != LinkVerdict::kOpen) {
         return verdict;
       }
@@ -114,7 +118,8 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     end_ += bytes;
     const bool filled = end_ == buffer_.size();
     if (const auto verdict = take_frames(on_frame); verdict != LinkVerdict::kOpen) return verdict;
-    if (large_ == nullptr && bytes < room && !filled) return LinkVerdict::kOpen;  // All was taken.
+    const bool all_taken = bytes < space && !filled;
+    if (!large_.has_begun() && all_taken) return LinkVerdict::kOpen;
     if (filled && buffer_.size() < kLargestBuffer) buffer_.resize(2 * buffer_.size());
   }
   return LinkVerdict::kOpen;
@@ -148,21 +153,17 @@ LinkVerdict Link::take_frames(const OnFrame& on_frame) {
       FrameBytes frame = make_block(whole);
       std::memcpy(frame.get(), buffer_.data() + begin_, whole);
       begin_ += whole;
-      if (const auto verdict = take(*header, std::move(frame), on_frame);
+      if (const auto verdict = take(*header, std::move(frame), nullptr, on_frame);
           verdict != LinkVerdict::kOpen) {
         return verdict;
       }
     } else if (whole >= kInPlace) {
       try {
-        large_ = make_block(whole);
+        if (!begin_large(*header, whole)) break;
       } catch (const std::bad_alloc&) {
         return ended(LinkVerdict::kBroken,
                      fmt::format("no memory for a message of {} bytes from {}", whole, address_));
       }
-      large_bytes_ = whole;
-      large_got_ = here;
-      std::memcpy(large_.get(), buffer_.data() + begin_, here);
-      begin_ = end_;
       break;
     } else {
       break;
@@ -178,7 +179,34 @@ LinkVerdict Link::take_frames(const OnFrame& on_frame) {
   return LinkVerdict::kOpen;
 }
 
-LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const OnFrame& on_frame) {
+/// What of a large frame is in the buffer goes to where the rest will. False if it cannot be told
+/// yet where that is.
+bool Link::begin_large(const FrameHeader& header, size_t whole) {
+  const char* const begin = buffer_.data() + begin_;
+  const size_t here = end_ - begin_;
+  RoomPtr room;
+  size_t before = kHeaderBytes + 8 * size_t{header.arrays} + padded(header.body_bytes);
+  if (find_room && !receive_seal_ && header.arrays >= 2) {
+    if (here < kHeaderBytes + 2 * 8) return false;
+    const auto first = array_bytes(begin, 0), second = array_bytes(begin, 1);
+    // A size that is padded would leave what follows unaligned.
+    if (first && second && *second % 8 == 0 && before + padded(*first) + *second <= whole) {
+      room = find_room(header, *second);
+      before += padded(*first);
+    }
+  }
+  if (room != nullptr) {
+    large_ = LargeFrame(make_block(whole - room->size()), whole, before, room);
+  } else {
+    large_ = LargeFrame(make_block(whole), whole);
+  }
+  large_.take(begin, here);
+  begin_ = end_;
+  return true;
+}
+
+LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
+                       const OnFrame& on_frame) {
   if (receive_seal_) {
     const size_t bytes = kHeaderBytes + static_cast<size_t>(header.payload_bytes);
     const auto* const begin = reinterpret_cast<const std::byte*>(frame.get());
@@ -188,7 +216,7 @@ LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const OnFram
                    address_ + " has another key (SUMCAST_KEY_FILE), or its frames were changed");
     }
   }
-  if (!on_frame(header, std::move(frame))) {
+  if (!on_frame(header, std::move(frame), room)) {
     return ended(LinkVerdict::kBroken, address_ + " broke the protocol");
   }
   return LinkVerdict::kOpen;

@@ -25,7 +25,9 @@
 #include "auth/control_seal.h"
 #include "net/tcp.h"
 #include "ps/frame.h"
+#include "ps/large_frame.h"
 #include "ps/resend.h"
+#include "ps/send_queue.h"
 
 namespace sumcast::ps {
 
@@ -33,11 +35,15 @@ namespace sumcast::ps {
 struct Piece {
   std::vector<char> bytes;
   ::ps::SArray<char> array;  ///< Used if `bytes` is empty.
+  size_t ends = 0;           ///< So many frames end with this piece, or within it.
 
   const char* data() const { return bytes.empty() ? array.data() : bytes.data(); }
   size_t size() const { return bytes.empty() ? array.size() : bytes.size(); }
 };
 using OutFrame = std::vector<Piece>;
+
+/// Arrays up to this size are copied when they are sent: a part of a system call's list costs more.
+inline constexpr size_t kCopiedMax = 2048;
 
 enum class WriteVerdict : uint8_t {
   kDrained = 0,  ///< All is in the kernel's hands, or another thread is seeing to it.
@@ -79,10 +85,16 @@ class Link {
               const std::vector<::ps::DataType>& types, std::string_view body);
   WriteVerdict write();
   bool has_queued() const;
+  /// Frames that are not wholly in the kernel's hands.
+  size_t queued_frames() const;
   bool is_idle() const;  ///< Nothing is queued and nothing unacknowledged.
   /// When write() was last called with something to write.
   Instant last_write() const { return Instant{last_write_ns_.load(std::memory_order_relaxed)}; }
   std::atomic<bool> dirty{false};  ///< Somebody asked the leader to write.
+
+  /// From now on data frames of a higher priority overtake (send_queue.h); before the first frame.
+  /// Without effect where frames are sent again.
+  void enable_priority() { by_priority_ = true; }
 
   // Sending again; see resend.h. Off until enabled, before the first frame.
   void enable_resend(const core::RttEstimator::Config& config);
@@ -103,9 +115,14 @@ class Link {
   void send_return(uint64_t loan);
 
   // Receiving; the leader.
-  using OnFrame = std::function<bool(const FrameHeader&, FrameBytes)>;
+  /// @param room  null, or what holds the values (the second array), which the bytes then lack.
+  using OnFrame = std::function<bool(const FrameHeader&, FrameBytes, const RoomPtr& room)>;
   /// Reads at most about `budget` bytes. `on_frame` returns false to break the connection.
   LinkVerdict read(size_t budget, const OnFrame& on_frame);
+  /// Whether the values of a large frame that begins so, `bytes` of them, have a room. Null: none
+  /// has. Where frames are sealed it is not asked.
+  using FindRoom = std::function<RoomPtr(const FrameHeader&, size_t bytes)>;
+  FindRoom find_room;
   /// Something has come that read() has not been told of: less of a large frame than it waits for.
   /// From now on it is told of every byte.
   bool has_unread();
@@ -126,13 +143,17 @@ class Link {
 
  private:
   void enqueue(const OutFrame& frame);
+  size_t append(const OutFrame& frame);
+  void wait_in_line(int priority, OutFrame frame, size_t bytes);
   void send_short(FrameKind kind, uint64_t sequence);
   void lend(FrameHeader& header, std::vector<::ps::SArray<char>>& arrays, uint32_t lent);
   size_t prepare(std::vector<iovec>& parts) const;
-  void advance(size_t bytes);
+  size_t advance(size_t bytes);
   void set_low_water(size_t bytes);
   LinkVerdict take_frames(const OnFrame& on_frame);
-  LinkVerdict take(const FrameHeader& header, FrameBytes frame, const OnFrame& on_frame);
+  LinkVerdict take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
+                   const OnFrame& on_frame);
+  bool begin_large(const FrameHeader& header, size_t whole);
   LinkVerdict ended(LinkVerdict verdict, std::string text);
 
   net::TcpConnection connection_;
@@ -147,7 +168,9 @@ class Link {
   std::deque<Piece> queue_;    ///< Appended to by all.
   std::deque<Piece> writing_;  ///< The writer's.
   size_t written_ = 0;         ///< Bytes of writing_.front() that are gone.
-  size_t queued_bytes_ = 0;
+  size_t queued_bytes_ = 0, queued_frames_ = 0;
+  SendQueue<OutFrame> waiting_;  ///< Before queue_, where priorities count. Not sealed yet.
+  bool by_priority_ = false;
   bool busy_ = false, failed_ = false;
   std::optional<SendTable<OutFrame>> table_;
   uint64_t data_sequence_ = 0;
@@ -158,8 +181,7 @@ class Link {
   std::optional<auth::ControlSeal> receive_seal_;
   std::vector<char> buffer_;  ///< [begin_, end_) are bytes of frames that are not whole.
   size_t begin_ = 0, end_ = 0;
-  FrameBytes large_;  ///< A frame that is received in place.
-  size_t large_bytes_ = 0, large_got_ = 0;
+  LargeFrame large_;
   size_t low_water_ = 1;  ///< The kernel tells of so many bytes at once.
   std::string ended_text_;
   ReceiveTable<std::pair<FrameHeader, FrameBytes>> received_;

@@ -1,9 +1,7 @@
-// A link's way out.
-#include <sys/socket.h>
-#include <sys/uio.h>
-
+// A link's way out, first half: frames into its queue. link_write.cc empties it.
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "net/descriptor.h"
@@ -13,10 +11,7 @@
 namespace sumcast::ps {
 namespace {
 
-/// Arrays up to this size are copied into the queue: a part of a system call's list costs more.
-constexpr size_t kCopied = 2048;
 constexpr size_t kTailMax = 64 << 10;
-constexpr size_t kPartsMax = 64;
 
 /// Where copied bytes go: behind the last piece, if that is one of copied bytes with room.
 template <typename Pieces>
@@ -57,7 +52,7 @@ size_t lay_out(Pieces& pieces, const FrameHeader& header,
   }
   for (const auto& array : arrays) {
     if (array.empty()) continue;
-    if (array.size() <= kCopied) {
+    if (array.size() <= kCopiedMax) {
       copy_in(pieces, array.data(), array.size());
     } else {
       pieces.emplace_back();
@@ -65,6 +60,7 @@ size_t lay_out(Pieces& pieces, const FrameHeader& header,
     }
     pad(pieces, array.size());
   }
+  ++pieces.back().ends;
   return kHeaderBytes + static_cast<size_t>(header.payload_bytes);
 }
 
@@ -89,18 +85,38 @@ size_t Link::send(FrameHeader header, const std::vector<::ps::SArray<char>>& arr
     lay_out(frame, header, arrays, types, body);
     table_->push(std::move(frame));
     table_->due(net::monotonic_now(), [&](uint64_t, const OutFrame& due) { enqueue(due); });
-  } else if (send_seal_) {
+    return queued_bytes_;
+  }
+  const uint32_t lent = !send_seal_ && may_lend ? lendable(arrays) : 0;
+  std::vector<::ps::SArray<char>> stand_ins;
+  if (lent != 0) {
+    stand_ins = arrays;
+    lend(header, stand_ins, lent);
+  }
+  const auto& sent = lent != 0 ? stand_ins : arrays;
+  if (send_seal_ || by_priority_) {
     OutFrame frame;
-    lay_out(frame, header, arrays, types, body);
-    enqueue(frame);
-  } else if (uint32_t lent = lendable(arrays); lent != 0 && may_lend) {
-    auto copies = arrays;
-    lend(header, copies, lent);
-    queued_bytes_ += lay_out(queue_, header, copies, types, body, lent);
+    const size_t bytes = lay_out(frame, header, sent, types, body, lent);
+    if (by_priority_) {
+      // Only between customers: the library's own frames have an order.
+      const int priority = header.kind == FrameKind::kData ? header.priority : 0;
+      wait_in_line(priority, std::move(frame), bytes);
+    } else {
+      enqueue(frame);
+    }
   } else {
-    queued_bytes_ += lay_out(queue_, header, arrays, types, body);
+    queued_bytes_ += lay_out(queue_, header, sent, types, body, lent);
+    ++queued_frames_;
   }
   return queued_bytes_;
+}
+
+/// Under the lock.
+void Link::wait_in_line(int priority, OutFrame frame, size_t bytes) {
+  if (send_seal_) bytes += auth::kSealBytes;
+  queued_bytes_ += bytes;
+  ++queued_frames_;
+  waiting_.push(priority, bytes, std::move(frame));
 }
 
 /// Puts loans in the place of arrays, which are kept until they return. Under the lock.
@@ -131,6 +147,12 @@ void Link::send_ack(uint64_t next) { send_short(FrameKind::kAck, next); }
 
 /// Queues a whole frame, sealed if need be. Under the lock.
 void Link::enqueue(const OutFrame& frame) {
+  queued_bytes_ += append(frame);
+  ++queued_frames_;
+}
+
+/// Puts a frame that is counted behind those to be written next. Returns its bytes.
+size_t Link::append(const OutFrame& frame) {
   size_t bytes = 0;
   for (const Piece& piece : frame) bytes += piece.size();
   if (!send_seal_) {
@@ -149,68 +171,10 @@ void Link::enqueue(const OutFrame& frame) {
     Piece piece;
     piece.array = ::ps::SArray<char>(block.get(), bytes);
     piece.array.ptr() = block;
+    piece.ends = 1;
     queue_.push_back(std::move(piece));
   }
-  queued_bytes_ += bytes;
-}
-
-WriteVerdict Link::write() {
-  std::unique_lock lock(send_mutex_);
-  if (failed_) return WriteVerdict::kFailed;
-  if (busy_) return WriteVerdict::kDrained;
-  busy_ = true;
-  last_write_ns_.store(net::monotonic_now().ns, std::memory_order_relaxed);
-  WriteVerdict verdict = WriteVerdict::kDrained;
-  std::vector<iovec> parts;
-  while (verdict == WriteVerdict::kDrained) {
-    if (writing_.empty()) {
-      if (queue_.empty()) break;
-      writing_.swap(queue_);
-    }
-    lock.unlock();
-    prepare(parts);
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t sent = ::sendmsg(fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    const int error = errno;
-    if (sent > 0) advance(static_cast<size_t>(sent));
-    lock.lock();
-    if (sent >= 0) {
-      queued_bytes_ -= static_cast<size_t>(sent);
-    } else if (error == EAGAIN || error == EWOULDBLOCK) {
-      verdict = WriteVerdict::kPending;
-    } else if (error != EINTR) {
-      verdict = WriteVerdict::kFailed;
-      failed_ = true;
-      queue_.clear();
-      writing_.clear();
-      queued_bytes_ = 0;
-    }
-  }
-  busy_ = false;
-  return verdict;
-}
-
-/// The first parts of what is being written.
-size_t Link::prepare(std::vector<iovec>& parts) const {
-  parts.clear();
-  size_t skip = written_;
-  for (size_t i = 0; i < writing_.size() && parts.size() < kPartsMax; ++i) {
-    const Piece& piece = writing_[i];
-    parts.push_back({const_cast<char*>(piece.data()) + skip, piece.size() - skip});
-    skip = 0;
-  }
-  return parts.size();
-}
-
-void Link::advance(size_t bytes) {
-  bytes += written_;
-  while (!writing_.empty() && bytes >= writing_.front().size()) {
-    bytes -= writing_.front().size();
-    writing_.pop_front();
-  }
-  written_ = bytes;
+  return bytes;
 }
 
 bool Link::has_queued() const {
@@ -250,12 +214,17 @@ void Link::send_short(FrameKind kind, uint64_t sequence) {
   header.sequence = sequence;
   const std::lock_guard lock(send_mutex_);
   if (failed_) return;
-  if (send_seal_) {
+  if (send_seal_ || by_priority_) {
     OutFrame frame;
-    lay_out(frame, header, {}, {}, {});
-    enqueue(frame);
+    const size_t bytes = lay_out(frame, header, {}, {}, {});
+    if (by_priority_) {
+      wait_in_line(INT_MAX, std::move(frame), bytes);
+    } else {
+      enqueue(frame);
+    }
   } else {
     queued_bytes_ += lay_out(queue_, header, {}, {}, {});
+    ++queued_frames_;
   }
 }
 

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "ps/loan.h"
 
@@ -59,7 +61,7 @@ LinkVerdict exchange(Link& from, Link& to, const std::vector<size_t>& sizes,
   for (int i = 0; i < 20000 && arrived.size() < sizes.size() && verdict == LinkVerdict::kOpen;
        ++i) {
     from.write();
-    verdict = to.read(1 << 20, [&](const FrameHeader& header, FrameBytes frame) {
+    verdict = to.read(1 << 20, [&](const FrameHeader& header, FrameBytes frame, const RoomPtr&) {
       std::vector<size_t> lent;
       auto message = read_message(header, frame, lent);
       EXPECT_TRUE(message);
@@ -134,7 +136,7 @@ TEST(Link, LargeArraysAreLentAndKeptUntilTheyReturn) {
   EXPECT_FALSE(pair.client->is_idle());
   uint64_t id = 0;
   for (int i = 0; i < 1000 && id == 0; ++i) {
-    pair.server->read(1 << 20, [&](const FrameHeader& header, FrameBytes frame) {
+    pair.server->read(1 << 20, [&](const FrameHeader& header, FrameBytes frame, const RoomPtr&) {
       std::vector<size_t> lent;
       auto arrived = read_message(header, frame, lent);
       EXPECT_TRUE(arrived);
@@ -169,6 +171,124 @@ TEST(Link, AnswersToDaresBelongToConnectionAndSide) {
   // Neither our own answer to it nor that of another connection will do.
   EXPECT_NE(pair.client->answer_to(dare, false), pair.client->answer_to(dare, true));
   EXPECT_NE(pair.client->answer_to(dare, false), other.server->answer_to(dare, true));
+}
+
+/// An answer of keys, values and lens; the values' bytes are a multiple of 8.
+::ps::Message answer_of(size_t keys, size_t values) {
+  ::ps::Message message;
+  message.AddData(::ps::SArray<uint64_t>(keys, 5));
+  ::ps::SArray<float> floats(values, 0.0f);
+  for (size_t i = 0; i < values; ++i) floats[i] = static_cast<float>(i);
+  message.AddData(floats);
+  message.AddData(::ps::SArray<int>(3, 9));
+  return message;
+}
+
+/// Receives one answer; `during` is called whenever nothing has come for the moment.
+::ps::Message receive_answer(Pair& pair, const std::function<void()>& during) {
+  ::ps::Message arrived;
+  for (int i = 0; i < 20000 && arrived.data.empty(); ++i) {
+    EXPECT_NE(pair.client->write(), WriteVerdict::kFailed);
+    EXPECT_EQ(
+        pair.server->read(64 << 10,
+                          [&](const FrameHeader& header, FrameBytes frame, const RoomPtr& room) {
+                            std::vector<size_t> lent;
+                            ::ps::SArray<char> values;
+                            if (room != nullptr) values = room->array();
+                            auto message = read_message(header, frame, lent,
+                                                        room != nullptr ? &values : nullptr);
+                            EXPECT_TRUE(message);
+                            arrived = std::move(*message);
+                            return true;
+                          }),
+        LinkVerdict::kOpen);
+    during();
+  }
+  return arrived;
+}
+
+void expect_whole(const ::ps::Message& sent, const ::ps::Message& arrived) {
+  ASSERT_EQ(arrived.data.size(), sent.data.size());
+  for (size_t i = 0; i < sent.data.size(); ++i) {
+    ASSERT_EQ(arrived.data[i].size(), sent.data[i].size());
+    EXPECT_EQ(std::memcmp(arrived.data[i].data(), sent.data[i].data(), sent.data[i].size()), 0);
+  }
+}
+
+TEST(Link, ValuesAreReceivedInTheRoomThatTheProgramOffers) {
+  Pair pair = open_pair(nullptr, nullptr);
+  const ::ps::Message sent = answer_of(3, 1 << 20);
+  std::vector<char> memory(sent.data[1].size());
+  pair.server->find_room = [&](const FrameHeader&, size_t bytes) {
+    EXPECT_EQ(bytes, memory.size());
+    return std::make_shared<Room>(::ps::SArray<char>(memory.data(), bytes));
+  };
+  send(*pair.client, sent);
+  const ::ps::Message arrived = receive_answer(pair, [] {});
+  expect_whole(sent, arrived);
+  EXPECT_EQ(arrived.data[1].data(), memory.data());
+}
+
+TEST(Link, ARoomThatIsTakenBackHalfFullIsNotWrittenAnyMore) {
+  Pair pair = open_pair(nullptr, nullptr);
+  const ::ps::Message sent = answer_of(3, 1 << 20);
+  std::vector<char> memory(sent.data[1].size());
+  Rooms rooms;
+  rooms.post({0, 0, 7, 8}, ::ps::SArray<char>(memory.data(), memory.size()));
+  pair.server->find_room = [&](const FrameHeader&, size_t bytes) {
+    return rooms.claim({0, 0, 7, 8}, bytes);
+  };
+  send(*pair.client, sent);
+  bool taken_back = false;
+  const ::ps::Message arrived = receive_answer(pair, [&] {
+    const bool has_begun = memory[6] != 0 || memory[7] != 0;  // 1.0f
+    if (!has_begun || taken_back) return;
+    taken_back = true;
+    rooms.withdraw(0, 0, 7);
+    std::fill(memory.begin(), memory.end(), char{77});
+  });
+  EXPECT_TRUE(taken_back);
+  expect_whole(sent, arrived);
+  EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](char c) { return c == 77; }));
+}
+
+/// Sends large frames of priority 0 until the kernel takes no more, then an urgent one; in which
+/// place the urgent one arrives, of how many.
+std::pair<size_t, size_t> overtake(Pair& pair, bool by_priority) {
+  if (by_priority) pair.client->enable_priority();
+  ::ps::Message urgent = message_of(8);
+  urgent.meta.priority = 3;
+  for (int i = 0; i < 64; ++i) send(*pair.client, message_of(1 << 20));
+  EXPECT_EQ(pair.client->write(), WriteVerdict::kPending) << "the kernel took 64 MiB";
+  const size_t queued = pair.client->queued_frames();
+  EXPECT_GT(queued, 2u);
+  EXPECT_LT(queued, 65u);
+  send(*pair.client, urgent);
+  EXPECT_EQ(pair.client->queued_frames(), queued + 1);
+  std::vector<size_t> sizes;
+  for (int i = 0; i < 20000 && sizes.size() < 65; ++i) {
+    EXPECT_NE(pair.client->write(), WriteVerdict::kFailed);
+    pair.server->read(4 << 20, [&](const FrameHeader& header, FrameBytes, const RoomPtr&) {
+      sizes.push_back(header.payload_bytes);
+      return true;
+    });
+  }
+  EXPECT_EQ(pair.client->queued_frames(), 0u);
+  const auto smallest = std::min_element(sizes.begin(), sizes.end());
+  return {static_cast<size_t>(smallest - sizes.begin()), sizes.size()};
+}
+
+TEST(Link, AnUrgentFrameOvertakesThoseThatWaitIfPrioritiesCount) {
+  auth::Key key;
+  for (const auth::Key* const sealed :
+       {static_cast<const auth::Key*>(nullptr), static_cast<const auth::Key*>(&key)}) {
+    Pair plain = open_pair(sealed, sealed);
+    EXPECT_EQ(overtake(plain, false), (std::pair<size_t, size_t>{64, 65}));
+    Pair ordered = open_pair(sealed, sealed);
+    const auto [place, of] = overtake(ordered, true);
+    EXPECT_EQ(of, 65u);
+    EXPECT_LT(place, 62u);
+  }
 }
 
 }  // namespace

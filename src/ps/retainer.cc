@@ -6,20 +6,18 @@ namespace sumcast::ps {
 
 void Retainer::keep(int server, const ::ps::Message& message) {
   OfServer& of = servers_[server];
-  of.in_order.emplace_hint(of.in_order.end(), next_, message);
-  of.places[id_of(message.meta)] = next_++;
+  of.places[id_of(message.meta)] = of.in_order.insert(of.in_order.end(), message);
 }
 
 bool Retainer::on_answer(int server, const RequestId& id, uint64_t answer_bytes) {
   OfServer& of = servers_[server];
   const auto place = of.places.find(id);
   if (place == of.places.end()) return false;
-  const auto kept = of.in_order.find(place->second);
-  if (kept->second.meta.push) {
+  if (place->second->meta.push) {
     of.settled.push_back(id);
     of.settled_bytes += answer_bytes;
   }
-  of.in_order.erase(kept);
+  of.in_order.erase(place->second);
   of.places.erase(place);
   return true;
 }
@@ -27,7 +25,7 @@ bool Retainer::on_answer(int server, const RequestId& id, uint64_t answer_bytes)
 std::vector<::ps::Message> Retainer::unanswered(int server) const {
   std::vector<::ps::Message> messages;
   if (const auto it = servers_.find(server); it != servers_.end()) {
-    for (const auto& [place, message] : it->second.in_order) messages.push_back(message);
+    messages.assign(it->second.in_order.begin(), it->second.in_order.end());
   }
   return messages;
 }

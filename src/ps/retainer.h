@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <list>
 #include <unordered_map>
 #include <vector>
 
@@ -34,14 +34,13 @@ class Retainer {
 
  private:
   struct OfServer {
-    std::map<uint64_t, ::ps::Message> in_order;
-    std::map<RequestId, uint64_t> places;
+    std::list<::ps::Message> in_order;
+    std::unordered_map<RequestId, std::list<::ps::Message>::iterator, RequestIdHash> places;
     std::vector<RequestId> settled;
     uint64_t settled_bytes = 0;
   };
 
   std::unordered_map<int, OfServer> servers_;
-  uint64_t next_ = 0;
 };
 
 }  // namespace sumcast::ps

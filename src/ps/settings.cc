@@ -80,13 +80,15 @@ void read_role(Reader& reader, Settings& settings) {
   }
 }
 
-void read_van(Reader& reader) {
+void read_van(Reader& reader, Settings& settings) {
   const auto van = reader.text("DMLC_PS_VAN_TYPE");
   if (!van) return;
+  settings.by_priority = *van == "p3";
   for (const char* known : {"zmq", "p3", "ibverbs", "tcp"}) {
     if (*van == known) return;
   }
-  reader.note(wrong("DMLC_PS_VAN_TYPE", *van, "zmq, p3, ibverbs or tcp (which all mean our own)"));
+  reader.note(wrong("DMLC_PS_VAN_TYPE", *van,
+                    "zmq, p3, ibverbs or tcp (which all mean our own transport)"));
 }
 
 void read_partition(Reader& reader, Settings& settings) {
@@ -99,6 +101,65 @@ void read_partition(Reader& reader, Settings& settings) {
   }
 }
 
+/// "No network is needed": everything is on this host, whatever name the scheduler has.
+void read_places(Reader& reader, Settings& settings) {
+  int local = 0, kubernetes = 0;
+  reader.number("DMLC_LOCAL", 0, INT32_MAX, local);
+  reader.number("DMLC_USE_KUBERNETES", 0, INT32_MAX, kubernetes);
+  settings.any_address = kubernetes != 0;
+  settings.node_host = reader.text("DMLC_NODE_HOST").value_or("");
+  settings.interface = reader.text("DMLC_INTERFACE").value_or("");
+  if (local == 0) return;
+  settings.root_host = "127.0.0.1";
+  settings.node_host = "127.0.0.1";
+}
+
+/// What ByteDance's ps-lite and BytePS read besides: other transports' knobs, mostly. "0" asks for
+/// nothing.
+constexpr const char* kWithoutMeaning[] = {
+    "DMLC_ENABLE_RDMA",
+    "DMLC_ENABLE_UCX",
+    "DMLC_NUM_PORTS",
+    "DMLC_GROUP_SIZE",
+    "DMLC_LOCKLESS_QUEUE",
+    "DMLC_POLLING_IN_NANOSECOND",
+    "DMLC_PORT",
+    "DMLC_NUM_CPU_DEV",
+    "DMLC_NUM_GPU_DEV",
+    "BYTEPS_ZMQ_NTHREADS",
+    "BYTEPS_ZMQ_MAX_SOCKET",
+    "BYTEPS_ORDERED_HOSTS",
+    "BYTEPS_ENABLE_MIXED_MODE",
+    "BYTEPS_ENABLE_IPC",
+    "BYTEPS_PARTITION_BYTES",
+    "BYTEPS_ENABLE_ASYNC",
+    "BYTEPS_SERVER_ENGINE_THREAD",
+    "BYTEPS_SERVER_ENABLE_SCHEDULE",
+    "BYTEPS_SERVER_ENGINE_BLOCKING",
+    "BYTEPS_ADDRESS_POOL_SIZE",
+    "BYTEPS_IPC_COPY_NUM_THREADS",
+    "BYTEPS_IPC_ENABLE_ASYNC_COPY",
+    "BYTEPS_RDMA_MAX_CONCURR_WR",
+    "BYTEPS_RDMA_RX_DEPTH",
+    "BYTEPS_RDMA_START_DEPTH",
+    "BYTEPS_PRINT_RDMA_LOG",
+    "BYTEPS_UCX_ERRH_ENABLE",
+    "BYTEPS_UCX_FORCE_REQ_ORDER",
+    "BYTEPS_UCX_QUEUE_SENDS",
+    "BYTEPS_UCX_RECONNECT_TMO",
+    "BYTEPS_UCX_SHORT_THRESH",
+};
+
+void read_ignored(Reader& reader, Settings& settings) {
+  for (const char* const name : kWithoutMeaning) {
+    const auto value = reader.text(name);
+    if (value && *value != "0") settings.ignored.emplace_back(name);
+  }
+  if (settings.by_priority && settings.resend) {
+    settings.ignored.emplace_back("DMLC_PS_VAN_TYPE=p3 with PS_RESEND");
+  }
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const Find& find) {
@@ -108,11 +169,11 @@ Result<Settings> read_settings(const Find& find) {
   reader.number("DMLC_NUM_WORKER", 0, kNodesMax, settings.num_workers, true);
   reader.number("DMLC_NUM_SERVER", 0, kNodesMax, settings.num_servers, true);
   settings.root_host = reader.text("DMLC_PS_ROOT_URI", true).value_or("");
+  read_places(reader, settings);
   reader.number("DMLC_PS_ROOT_PORT", 1, 65535, settings.root_port, true);
-  settings.node_host = reader.text("DMLC_NODE_HOST").value_or("");
-  settings.interface = reader.text("DMLC_INTERFACE").value_or("");
   reader.number("PORT", 0, 65535, settings.port);
   reader.number("PS_VERBOSE", 0, 1000, settings.verbose);
+  reader.number("DMLC_PS_WATER_MARK", 0, INT32_MAX, settings.water_mark);
   int resend = 0, drop = 0;
   reader.number("PS_RESEND", 0, INT32_MAX, resend);
   settings.resend = resend != 0;
@@ -146,9 +207,10 @@ Result<Settings> read_settings(const Find& find) {
   settings.merge = merge != 0;
   reader.duration("SUMCAST_PS_MERGE_WAIT", 1ms, settings.merge_wait);
   reader.number("SUMCAST_PS_MERGE_HEAT", 0, 100, settings.merge_heat);
-  read_van(reader);
+  read_van(reader, settings);
   read_partition(reader, settings);
   settings.key_file = reader.text("SUMCAST_KEY_FILE").value_or("");
+  read_ignored(reader, settings);
   if (reader.problem()) return fail(*reader.problem());
   return settings;
 }

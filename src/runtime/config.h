@@ -44,7 +44,7 @@ struct Settings {
   /// How sums and averages of f32 travel when a call does not say: "fp32", or "bf16", "fp16",
   /// "int8" or "fixed" (docs/numerics.md).
   std::string wire = "fp32";
-  /// Name of the job, equal on all ranks. Empty: from the launcher's address, or "sumcast".
+  /// Name of the job, equal on all ranks. Empty: from the launcher, or "sumcast".
   std::string job;
   /// Limit of one operation. Dead ranks are noticed by heartbeats; this is for ranks that live and
   /// do not come, and evaluation or checkpointing on one rank may take minutes.
@@ -59,9 +59,13 @@ struct Settings {
   Duration spin = 100us;
   /// Results of a daemon to all workers of its link at once, where that is found to work.
   bool multicast = true;
-  /// Slots per shard that a job asks for, datagrams: 128 of 1,500 bytes are 187 KiB in flight,
-  /// which fits Linux' default socket buffer of 212,992 bytes.
-  uint32_t slots = 128;
+  /// Most datagrams under way to a shard; 0: what the socket buffers hold.
+  uint32_t window = 0;
+  /// Socket buffers to ask for, bytes: Linux' own default, which every machine allows.
+  uint32_t socket_buffer = 212'992;
+  /// Away from an aggregator that was lost, how long before looking whether it is back; longer each
+  /// time that it does not stay. 0s: never. Shorter than a restart takes would only look in vain.
+  Duration return_after = 1s;
   /// Largest IP packet, bytes: Ethernet's own. Jumbo frames need all switches to agree.
   uint32_t mtu = 1500;
 

@@ -71,7 +71,8 @@ void append_comment(std::string& out, std::string_view text) {
 std::string config_markdown() {
   std::string out =
       "# Configuration\n\n"
-      "This page is generated from `src/runtime/config_keys.cc`; change it there.\n\n"
+      "This page is generated from `src/runtime/config_keys.cc`; change it there. A file to start\n"
+      "from, all commented out, is [sumcast.toml](sumcast.toml).\n\n"
       "A later source wins over an earlier one: defaults, the file `sumcast.toml` (named by\n"
       "`--config` or `SUMCAST_CONFIG`), environment variables, flags. An empty variable counts as\n"
       "unset. An unknown key or a value that does not fit is an error, and all errors are "

@@ -81,7 +81,8 @@ constexpr ConfigKey kKeys[] = {
      "SUMCAST_SOCKET_FAMILY",
      &Settings::socket_family,
      "",
-     "AF_INET or AF_INET6. Empty: whichever the interface has.",
+     "AF_INET or AF_INET6: the addresses that names of hosts resolve to. Empty: the resolver's "
+     "first.",
      {"NCCL_SOCKET_FAMILY"},
      0,
      UINT64_MAX,
@@ -118,8 +119,8 @@ constexpr ConfigKey kKeys[] = {
      check_wire},
     {"job", "SUMCAST_JOB", &Settings::job, "",
      "Name of the job, equal on all of its ranks and no other job's of the same daemon. Empty: "
-     "from "
-     "the launcher's meeting place."},
+     "what the launcher calls it (Open MPI, PMIx, Slurm), or where its ranks meet (MASTER_ADDR and "
+     "MASTER_PORT), or sumcast."},
     {"timeout", "SUMCAST_TIMEOUT", &Settings::timeout, "",
      "How long an operation may wait for ranks that live but do not take part. Dead ranks are "
      "noticed by heartbeats, much earlier."},
@@ -128,18 +129,30 @@ constexpr ConfigKey kKeys[] = {
      "to others between looks. Longer: quicker small operations; 0s: no CPU time spent on "
      "looking. Ranks of one host look for each other at most so long, and at most 20us."},
     {"multicast", "SUMCAST_MULTICAST", &Settings::multicast, "",
-     "An aggregator, in a daemon or in a worker, sends each result once, to all workers on its link "
-     "that hear its multicast group; others, and all where the network does not carry it, get "
+     "An aggregator, in a daemon or in a worker, sends each result once, to all workers on its "
+     "link that hear its multicast group; others, and all where the network does not carry it, get "
      "their own. Of the daemon, or of one worker."},
-    {"slots",
-     "SUMCAST_SLOTS",
-     &Settings::slots,
+    {"return_after", "SUMCAST_RETURN_AFTER", &Settings::return_after, "",
+     "A job that goes on without an aggregator that was lost (sparse training) looks after so long "
+     "whether it is back, and goes back to it; twice as long after each time that it is lost again "
+     "soon, up to 5m. 0s: never. Of rank 0."},
+    {"window",
+     "SUMCAST_WINDOW",
+     &Settings::window,
      "datagrams",
-     "Slots per shard that a job asks for: its largest window. 128 fit the default socket buffer "
-     "of Linux; more need net.core.rmem_max raised.",
+     "Most datagrams that a worker has under way to a shard. 0: what the socket buffers hold.",
      {},
-     1,
+     0,
      65535},
+    {"socket_buffer",
+     "SUMCAST_SOCKET_BUFFER",
+     &Settings::socket_buffer,
+     "bytes",
+     "Socket buffers to ask for. The default is what Linux gives without being asked; larger ones "
+     "allow larger windows and need the sysctl net.core.rmem_max raised.",
+     {},
+     16384,
+     1 << 30},
     {"mtu",
      "SUMCAST_MTU",
      &Settings::mtu,
@@ -147,7 +160,7 @@ constexpr ConfigKey kKeys[] = {
      "Largest IP packet. Above 1500 every switch and card on the path has to allow it.",
      {},
      576,
-     9216},
+     9000},
     {"heartbeat.interval", "SUMCAST_HEARTBEAT_INTERVAL", &Settings::heartbeat_interval, "",
      "How often a member says that it is alive."},
     {"heartbeat.death", "SUMCAST_HEARTBEAT_DEATH", &Settings::heartbeat_death, "",

@@ -58,14 +58,14 @@ class ConfigFileTest : public ::testing::Test {
 };
 
 TEST_F(ConfigFileTest, LaterSourcesWin) {
-  write("timeout = '5s'\nslots = 64\nmtu = 9000\n");
+  write("timeout = '5s'\nwindow = 64\nmtu = 9000\n");
   const auto loaded =
-      load_settings(path_, from({{"SUMCAST_SLOTS", "32"}, {"SUMCAST_CONFIG", "/absent"}}));
+      load_settings(path_, from({{"SUMCAST_WINDOW", "32"}, {"SUMCAST_CONFIG", "/absent"}}));
   ASSERT_TRUE(loaded) << joined(loaded.error()).what;
   Settings settings = *loaded;
   ASSERT_TRUE(set_setting(settings, "mtu", "1400"));
   EXPECT_EQ(settings.timeout, Duration(5s));
-  EXPECT_EQ(settings.slots, 32u);
+  EXPECT_EQ(settings.window, 32u);
   EXPECT_EQ(settings.mtu, 1400u);
   EXPECT_EQ(settings.algorithm, "auto");
 }
@@ -81,12 +81,12 @@ TEST_F(ConfigFileTest, TheVariableNamesTheFileAndWithoutEitherNoneIsRead) {
 }
 
 TEST_F(ConfigFileTest, ProblemsOfFileAndEnvironmentComeTogether) {
-  write("slots = 0\n\n[daemon]\nthread = 3\n");
+  write("window = 70000\n\n[daemon]\nthread = 3\n");
   const auto loaded = load_settings(path_, from({{"SUMCAST_TIMEOUT", "30"}}));
   ASSERT_FALSE(loaded);
   EXPECT_THAT(
       texts(loaded.error()),
-      ElementsAre(path_ + ":1: slots: 0 is out of range; choose from 1 to 65535",
+      ElementsAre(path_ + ":1: window: 70000 is out of range; choose from 0 to 65535",
                   path_ + ":4: unknown key 'daemon.thread'; the nearest is 'daemon.threads'",
                   HasSubstr("SUMCAST_TIMEOUT: '30' is not a duration")));
   EXPECT_THAT(joined(loaded.error()).what, HasSubstr("65535\n" + path_ + ":4:"));
@@ -110,7 +110,7 @@ TEST(Config, TomlTakesEveryTypeOfValue) {
 aggregator = ["a:1", "[fe80::1]:2"]
 socket_ifname = "^lo,docker"
 insecure = true
-slots = 99
+window = 99
 timeout = "1.5s"
 [fault]
 loss = 0.25
@@ -122,7 +122,7 @@ seed = 7
   EXPECT_THAT(settings.aggregator, ElementsAre("a:1", "[fe80::1]:2"));
   EXPECT_EQ(settings.socket_ifname, "^lo,docker");
   EXPECT_TRUE(settings.insecure);
-  EXPECT_EQ(settings.slots, 99u);
+  EXPECT_EQ(settings.window, 99u);
   EXPECT_EQ(settings.timeout, Duration(1500ms));
   EXPECT_EQ(settings.fault_loss, 0.25);
   EXPECT_EQ(settings.fault_duplicate, 1.0);
@@ -140,18 +140,19 @@ TEST(Config, UnknownKeysNameTheNearestOne) {
 
 TEST(Config, ValuesOfTheWrongKindAreRefusedWithTheirLine) {
   EXPECT_THAT(
-      toml_problems("key_file = 7\naggregator = [1]\ntimeout = 30\nslots = 1.5\ndaemon = 1\n"),
+      toml_problems("key_file = 7\naggregator = [1]\ntimeout = 30\nwindow = 1.5\ndaemon = 1\n"),
       ElementsAre(HasSubstr(":1: key_file takes a text"), HasSubstr(":2: aggregator takes a list"),
                   HasSubstr(":3: timeout: '30' is not a duration"),
-                  HasSubstr(":4: slots: '1.5' is not a whole number"),
+                  HasSubstr(":4: window: '1.5' is not a whole number"),
                   HasSubstr(":5: unknown key 'daemon'")));
-  EXPECT_THAT(toml_problems("slots = {a = 1}\n"), ElementsAre(HasSubstr(":1:")));
-  EXPECT_THAT(toml_problems("slots = [1]\n"), ElementsAre(HasSubstr(":1: slots takes a count")));
+  EXPECT_THAT(toml_problems("window = {a = 1}\n"), ElementsAre(HasSubstr(":1:")));
+  EXPECT_THAT(toml_problems("window = [1]\n"), ElementsAre(HasSubstr(":1: window takes a count")));
 }
 
 TEST(Config, TextThatIsNoTomlIsReportedWithItsLine) {
-  EXPECT_THAT(toml_problems("slots = 1\nslots 2\n"), ElementsAre(HasSubstr("sumcast.toml:2: ")));
-  EXPECT_THAT(toml_problems("slots = 1\nslots = 2\n"), ElementsAre(HasSubstr("sumcast.toml:2: ")));
+  EXPECT_THAT(toml_problems("window = 1\nwindow 2\n"), ElementsAre(HasSubstr("sumcast.toml:2: ")));
+  EXPECT_THAT(toml_problems("window = 1\nwindow = 2\n"),
+              ElementsAre(HasSubstr("sumcast.toml:2: ")));
 }
 
 TEST(Config, TextsAreCheckedForForm) {
@@ -176,7 +177,7 @@ TEST(Config, TextsAreCheckedForForm) {
 TEST(Config, AFailedSettingChangesNothing) {
   Settings settings;
   EXPECT_FALSE(set_setting(settings, "aggregator", "a:1,b"));
-  EXPECT_FALSE(set_setting(settings, "slots", "70000"));
+  EXPECT_FALSE(set_setting(settings, "window", "70000"));
   EXPECT_EQ(settings, Settings{});
 }
 

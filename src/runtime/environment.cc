@@ -20,18 +20,31 @@ struct Launcher {
   const char* local_rank;
   /// Slurm sets SLURM_PROCID in batch scripts without SLURM_NTASKS: a script is no rank.
   bool rank_alone_is_wrong;
+  /// The launch's name: a word before it, the variable, and one for its part; null: none.
+  const char* job_prefix = nullptr;
+  const char* job = nullptr;
+  const char* job_step = nullptr;
 };
 
 constexpr std::array<Launcher, 6> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", true},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     true},
+    // Open MPI's own name for a launch, which it also gives to PMIx.
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", true,
+     "mpi", "PMIX_NAMESPACE"},
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
-    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", false},
+    {"PMIx", "PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", false, "pmix", "PMIX_NAMESPACE"},
     // PMIx itself names no size; under `srun --mpi=pmix` Slurm does.
-    {"PMIx", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", true},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false},
+    {"PMIx", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", true, "pmix", "PMIX_NAMESPACE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false, "slurm", "SLURM_JOB_ID",
+     "SLURM_STEP_ID"},
 }};
+
+std::string job_of(const Launcher& launcher, const EnvironmentLookup& lookup) {
+  const auto id = launcher.job != nullptr ? lookup(launcher.job) : std::nullopt;
+  if (!id) return "";
+  const auto step = launcher.job_step != nullptr ? lookup(launcher.job_step) : std::nullopt;
+  return fmt::format("{}-{}{}", launcher.job_prefix, *id, step ? "." + *step : "");
+}
 
 Result<uint32_t> read_number(const char* name, const std::string& text, uint32_t least,
                              uint32_t most) {
@@ -48,6 +61,7 @@ Result<LaunchedRank> read_launcher(const Launcher& launcher, const std::string& 
                                    const std::string& world_text, const EnvironmentLookup& lookup) {
   LaunchedRank launched;
   launched.source = launcher.name;
+  launched.job = job_of(launcher, lookup);
   const Result<uint32_t> world = read_number(launcher.world, world_text, 1, kWorldMax);
   if (!world) return fail(world.error());
   launched.world = *world;

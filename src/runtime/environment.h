@@ -25,6 +25,9 @@ struct LaunchedRank {
   uint32_t world = 1;       ///< At least 1, at most kWorldMax.
   uint32_t local_rank = 0;  ///< Index among the ranks of this host; 0 if the launcher is silent.
   std::string source;       ///< "torchrun" "Open MPI" "MPICH" "PMIx" "Slurm"
+  /// What tells this launch from others, on all of its ranks: "slurm-4711.0"; empty if the launcher
+  /// does not say.
+  std::string job;
 };
 
 /// Senders are 15-bit numbers on the wire.

@@ -65,6 +65,28 @@ TEST(Environment, EveryLauncherIsUnderstood) {
               16, 3, "Slurm");
 }
 
+TEST(Environment, LaunchersTellTheirJobsApart) {
+  const auto job_in = [](const std::map<std::string, std::string>& variables) {
+    return rank_in(variables).job;
+  };
+  EXPECT_EQ(job_in({{"OMPI_COMM_WORLD_RANK", "0"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"PMIX_NAMESPACE", "1346568193"},
+                    {"SLURM_JOB_ID", "7"}}),
+            "mpi-1346568193");
+  EXPECT_EQ(
+      job_in({{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.7.1"}}),
+      "pmix-slurm.pmix.7.1");
+  const std::map<std::string, std::string> slurm = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
+  EXPECT_EQ(job_in(slurm), "");
+  auto numbered = slurm;
+  numbered["SLURM_JOB_ID"] = "7";
+  EXPECT_EQ(job_in(numbered), "slurm-7");
+  numbered["SLURM_STEP_ID"] = "1";
+  EXPECT_EQ(job_in(numbered), "slurm-7.1");
+  EXPECT_EQ(job_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"SLURM_JOB_ID", "7"}}), "");
+}
+
 TEST(Environment, ALauncherInsideAnAllocationIsBelieved) {
   expect_rank(rank_in({{"SLURM_PROCID", "0"},
                        {"SLURM_NTASKS", "2"},

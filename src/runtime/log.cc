@@ -1,6 +1,7 @@
 #include "runtime/log.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 #include "runtime/clock.h"
@@ -52,11 +54,20 @@ long thread_id() {
   return id;
 }
 
+/// "2026-11-30 12:04:48.123", local time: what people compare with their other logs.
+std::string time_text() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  ::localtime_r(&now.tv_sec, &parts);
+  return fmt::format("{:%F %T}.{:03}", parts, now.tv_nsec / 1'000'000);
+}
+
 // There is nobody to tell about a failing log, so a failed write is dropped.
 void write_line(LogState& log, std::string_view body) {
   const int64_t rank = log.rank.load(std::memory_order_relaxed);
   const std::string line =
-      fmt::format("{}:{}:{} [{}] SUMCAST {}\n", log.host, ::getpid(), thread_id(),
+      fmt::format("[{}] {}:{}:{} [{}] SUMCAST {}\n", time_text(), log.host, ::getpid(), thread_id(),
                   rank == kNoRank ? std::string("-") : std::to_string(rank), body);
   std::string_view rest = line;
   while (!rest.empty()) {

@@ -4,7 +4,7 @@
 //   SUMCAST_DEBUG_SUBSYS=INIT,NET or ^NET   default ALL; warnings pass always
 //   SUMCAST_DEBUG_FILE=/tmp/log.%h.%p       %h is the host, %p the process; default standard error
 //
-//   node3:4711:4713 [2] SUMCAST INFO NET using eth0:10.0.0.3
+//   [2026-11-30 12:04:48.123] node3:4711:4713 [2] SUMCAST INFO NET using 10.0.0.3 to reach ...
 //
 // A call that is not shown costs a relaxed load and a branch; arguments should be cheap. A line is
 // one write, so lines of threads and processes do not mix. A text that repeats is shown a few

@@ -53,10 +53,11 @@ TEST_F(LogTest, LinesAreShapedLikeThoseOfNccl) {
   set_log_rank(std::nullopt);
   log_warn(Subsystem::kInit, "careful");
   ASSERT_EQ(lines().size(), 2u);
-  EXPECT_THAT(
-      lines()[0],
-      MatchesRegex("[^:.]+:[0-9]+:[0-9]+ \\[3\\] SUMCAST INFO NET using eth0:10\\.0\\.0\\.3"));
-  EXPECT_THAT(lines()[1], MatchesRegex("[^:.]+:[0-9]+:[0-9]+ \\[-\\] SUMCAST WARN INIT careful"));
+  const std::string before =
+      "\\[[0-9]{4}(-[0-9]{2}){2} [0-9]{2}(:[0-9]{2}){2}\\.[0-9]{3}\\] [^:.]+:[0-9]+:[0-9]+ ";
+  EXPECT_THAT(lines()[0],
+              MatchesRegex(before + "\\[3\\] SUMCAST INFO NET using eth0:10\\.0\\.0\\.3"));
+  EXPECT_THAT(lines()[1], MatchesRegex(before + "\\[-\\] SUMCAST WARN INIT careful"));
 }
 
 TEST_F(LogTest, LevelsIncludeThoseBelow) {

@@ -39,13 +39,16 @@ struct Batch {
 struct Flight {
   Task task = Task::kStep;
   uint64_t step = 0;
-  uint32_t flags = 0;  ///< Of PlanFlag, but kNamed.
-  uint32_t round = 0;  ///< In this context.
+  uint32_t flags = 0;   ///< Of PlanFlag, but kNamed.
+  uint32_t marks = 0;   ///< Of the plans; as it was posted last.
+  float rate = 0;       ///< Of the optimizer in its step.
+  uint64_t number = 0;  ///< Among all flights of the job.
+  uint32_t round = 0;   ///< In this context.
   bool has_pushed = false;
   Batch pushed, pulled;
   std::vector<std::vector<uint64_t>> bodies;  ///< By part: keys pushed, keys pulled, gradients.
   std::vector<Plan> plans;                    ///< By server, like the two below.
-  std::vector<uint32_t> acks;
+  std::vector<Ack> acks;
   SaveOrder order;
   std::vector<SaveReceipt> receipts;
 

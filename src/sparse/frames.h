@@ -18,6 +18,9 @@
 //                      receipt kSave, to worker 0: what was written, or why not
 //                      ack     one per round but kAssign: all segments have committed it
 //
+// On the way back to an aggregator (P23) worker 0 marks a round, every ack of it carries the mark,
+// and kMove is each worker's last word in the context that is left.
+//
 // Two levels of acknowledgement (P16): a reply says that a segment has this round's gradients and
 // has moved its rows; the ack says so of all segments of the server, those that owe this worker
 // nothing included. A worker ends a round when it has all acks, and begins one while at most
@@ -45,6 +48,7 @@ enum class Task : uint32_t {
   kAssign = 3,  ///< Write rows with their state.
   kLeave = 4,   ///< This worker is done.
   kSave = 5,    ///< Write a part of a checkpoint.
+  kMove = 6,    ///< This worker goes on in a better place (P23).
 };
 
 inline constexpr uint32_t kSegmentsMax = 256;
@@ -57,6 +61,9 @@ enum PlanFlag : uint32_t {
   kKept = 8,   ///< The rows that are pulled will be pushed, behind those before them.
 };
 
+/// Of Plan::marks, worker 0's, and of Ack::marks, in the acks of that round to all workers.
+inline constexpr uint32_t kReturnMark = 1;  ///< staleness + 1 rounds on, all go back (P23).
+
 struct SegmentPlan {
   uint32_t push = 0;
   uint32_t pull = 0;
@@ -68,18 +75,28 @@ struct Plan {
   uint32_t round = 0;
   uint64_t step = 0;   ///< kStep: from 1; 0: this round pushes nothing.
   uint32_t flags = 0;  ///< Of PlanFlag.
+  uint32_t marks = 0;
+  float rate = 0;  ///< Of the optimizer in this step; equal on all workers.
   uint32_t reserved = 0;
   std::array<SegmentPlan, kSegmentsMax> segments{};
 };
-static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 24 + 8 * kSegmentsMax);
-constexpr uint64_t plan_bytes(uint32_t segments) { return 24 + uint64_t{8} * segments; }
+static_assert(std::is_trivially_copyable_v<Plan> && sizeof(Plan) == 32 + 8 * kSegmentsMax);
+constexpr uint64_t plan_bytes(uint32_t segments) { return 32 + uint64_t{8} * segments; }
+
+/// All segments of the server have committed the round.
+struct Ack {
+  uint32_t round = 0;
+  uint32_t marks = 0;
+};
+static_assert(std::is_trivially_copyable_v<Ack> && sizeof(Ack) == 8);
 
 /// Which part of a checkpoint a server is to write (manifest.h).
 struct SaveOrder {
   uint32_t number = 0;
-  uint32_t base = 0;  ///< Rows that moved since that checkpoint; 0: all that ever moved.
+  uint32_t base = 0;      ///< Rows that moved since that checkpoint; 0: all that ever moved.
+  uint32_t standing = 0;  ///< The directory's checkpoint at this moment; 0: none.
 };
-static_assert(std::is_trivially_copyable_v<SaveOrder> && sizeof(SaveOrder) == 8);
+static_assert(std::is_trivially_copyable_v<SaveOrder> && sizeof(SaveOrder) == 12);
 
 /// What a server wrote. Its file has the name that its number and server give it.
 struct SaveReceipt {
@@ -96,5 +113,6 @@ constexpr uint64_t reply_tag(uint32_t segment) { return (uint64_t{3} << 32) | se
 inline constexpr uint64_t kAckTag = uint64_t{4} << 32;
 inline constexpr uint64_t kOrderTag = uint64_t{5} << 32;
 inline constexpr uint64_t kReceiptTag = uint64_t{6} << 32;
+inline constexpr uint64_t kScoutTag = uint64_t{7} << 32;  ///< Between members' scouts (scout.h).
 
 }  // namespace sumcast::sparse

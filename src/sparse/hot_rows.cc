@@ -43,19 +43,58 @@ void HotRows::prepare(Sums& sums) const {
   sums.present.assign(moved_.size(), 0);
 }
 
-size_t HotRows::apply(const Sums& sums) {
+void HotRows::begin() {
+  if (table_.shape().life.evict_after == 0) return;
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    const table::History history = table_.shape().history(record(slot));
+    if (history.count != 0) by_age_.add(key(slot), history.last);
+  }
+}
+
+size_t HotRows::apply(const Sums& sums, uint64_t now, float rate) {
+  table_.set_rate(rate);
   const size_t width = table_.shape().width;
+  const bool lives = table_.shape().life.is_on();
+  const auto step = static_cast<uint32_t>(std::min<uint64_t>(now, UINT32_MAX - 1));
   size_t rows = 0;
   for (size_t word = 0; word < sums.present.size(); ++word) {
     for (uint64_t bits = sums.present[word]; bits != 0; bits &= bits - 1) {
       const auto slot =
           static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
+      if (lives && !is_admitted(slot, step)) continue;
       table_.step(slot, sums.rows.data() + slot * width);
       ++rows;
     }
     moved_[word] |= sums.present[word];
   }
+  if (lives) evict(step);
   return rows;
+}
+
+/// After this update.
+bool HotRows::is_admitted(uint32_t slot, uint32_t now) {
+  const table::TableShape& shape = table_.shape();
+  const table::History before = shape.history(record(slot));
+  const table::History after = shape.life.after_update(before, now);
+  shape.set_history(record(slot), after);
+  if (before.count == 0 && shape.life.evict_after != 0) by_age_.add(key(slot), now);
+  return shape.life.has_row(after);
+}
+
+void HotRows::evict(uint32_t now) {
+  const table::TableShape& shape = table_.shape();
+  const uint32_t after = shape.life.evict_after;
+  if (after == 0 || now < after) return;
+  const auto time_of = [&](uint64_t key) -> std::optional<uint32_t> {
+    const table::History history = shape.history(record(slot_of(key)));
+    if (history.count == 0) return std::nullopt;
+    return history.last;
+  };
+  while (const auto key = by_age_.take_before(now - after + 1, time_of)) {
+    const uint32_t slot = slot_of(*key);
+    shape.make_record(*key, record(slot));
+    note_moved(slot);
+  }
 }
 
 std::vector<uint32_t> HotRows::begin_flush(uint32_t worker, uint32_t workers) {

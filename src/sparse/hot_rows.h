@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "table/oldest_first.h"
 #include "table/row_table.h"
 
 namespace sumcast::sparse {
@@ -50,8 +51,12 @@ class HotRows {
               Addends& out);
   /// Makes room for a round's sums, with no slot present.
   void prepare(Sums& sums) const;
-  /// Moves every row whose sum is present. @return rows moved.
-  size_t apply(const Sums& sums);
+  /// All records are written.
+  void begin();
+  /// Moves every row whose sum is present, by step `now` of the job and those before it. @return
+  /// rows moved. Where rows come and go (P24) keys that are not admitted are counted alone, and
+  /// those that go with this step are as new.
+  size_t apply(const Sums& sums, uint64_t now, float rate);
 
   /// Slots moved since the last flush that ended, of `worker`'s share (slot mod workers),
   /// ascending. They stay due until end_flush().
@@ -61,7 +66,12 @@ class HotRows {
  private:
   explicit HotRows(const table::TableShape& shape) : table_(shape) {}
 
+  bool is_admitted(uint32_t slot, uint32_t now);
+  void evict(uint32_t now);
+  void note_moved(uint32_t slot) { moved_[slot / 64] |= uint64_t{1} << (slot % 64); }
+
   table::RowTable table_;
+  table::OldestFirst by_age_;       // Where rows go.
   std::vector<uint32_t> order_;     // Scratch of gather().
   std::vector<uint64_t> moved_;     // Bit per slot: since the last flush began.
   std::vector<uint64_t> flushing_;  // Bit per slot: may not have reached its server yet.

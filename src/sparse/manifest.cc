@@ -40,7 +40,9 @@ Json to_json(const table::TableShape& shape) {
           {"optimizer", table::name_of(shape.optimizer.kind)},
           {"initial", shape.optimizer.initial},
           {"init_scale", shape.init_scale},
-          {"seed", shape.seed}};
+          {"seed", shape.seed},
+          {"admit_after", shape.life.admit_after},
+          {"evict_after", shape.life.evict_after}};
 }
 
 table::TableShape shape_from(const Json& json) {
@@ -52,6 +54,9 @@ table::TableShape shape_from(const Json& json) {
   json.at("initial").get_to(shape.optimizer.initial);
   json.at("init_scale").get_to(shape.init_scale);
   json.at("seed").get_to(shape.seed);
+  // Not in checkpoints of before rows came and went.
+  shape.life.admit_after = json.value("admit_after", 0u);
+  shape.life.evict_after = json.value("evict_after", 0u);
   return shape;
 }
 
@@ -62,16 +67,15 @@ Json to_json(const Manifest& manifest) {
     for (const SavedFile& file : part.files) files.push_back(to_json(file));
     parts.push_back({{"number", part.number}, {"full", part.full}, {"files", std::move(files)}});
   }
-  return {{"format", kFormat},
-          {"number", manifest.number},
-          {"shape", to_json(manifest.shape)},
-          {"parts", std::move(parts)},
-          {"state", to_json(manifest.state)}};
+  return {{"format", kFormat},         {"number", manifest.number},
+          {"steps", manifest.steps},   {"shape", to_json(manifest.shape)},
+          {"parts", std::move(parts)}, {"state", to_json(manifest.state)}};
 }
 
 Manifest manifest_from(const Json& json) {
   Manifest manifest;
   json.at("number").get_to(manifest.number);
+  manifest.steps = json.value("steps", uint64_t{0});
   manifest.shape = shape_from(json.at("shape"));
   for (const Json& one : json.at("parts")) {
     SavedPart& part = manifest.parts.emplace_back();

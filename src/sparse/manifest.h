@@ -38,6 +38,7 @@ struct SavedPart {
 
 struct Manifest {
   uint32_t number = 0;  ///< Of the last part, from 1.
+  uint64_t steps = 0;   ///< Of the job, and those before it that it went on from.
   table::TableShape shape;
   std::vector<SavedPart> parts;  ///< The first is full, the others are not.
   SavedFile state;

@@ -39,6 +39,10 @@ Result<void> Options::validate() const {
         ErrorCode::kInvalidArgument,
         fmt::format("sparse: staleness {}; 0 to {} are possible", staleness, kStalenessMax));
   }
+  if (shape.life.admit_after != 0 && candidates_max == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "sparse: keys are to be counted before they get rows, but none may be");
+  }
   if (restore && checkpoint_directory.empty()) {
     return fail(ErrorCode::kInvalidArgument, "sparse: a checkpoint to take up, but no directory");
   }
@@ -57,6 +61,10 @@ uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& sh
 uint64_t Options::fingerprint() const {
   const table::Optimizer& o = shape.optimizer;
   const uint64_t fields[] = {body_rows_max,
+                             candidates_max,
+                             shape.rows_max,
+                             shape.life.admit_after,
+                             shape.life.evict_after,
                              workers,
                              servers,
                              segments,

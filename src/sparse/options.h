@@ -34,6 +34,9 @@ struct Options {
   /// Each worker's gradients move rows as they come, whatever step the others are in (P21). No keys
   /// can be hot then, and nothing dense is summed.
   bool asynchronous = false;
+  /// Keys of one segment that are counted and have no row yet (shape.life.admit_after), about 80
+  /// bytes each.
+  uint32_t candidates_max = 1 << 16;
   /// Rows of one segment that a worker may push or pull in a round: bounds what a server allots.
   uint32_t body_rows_max = 1 << 20;
   /// Where Worker::save() puts checkpoints: a directory that worker 0 and all servers see, each by
@@ -54,6 +57,13 @@ struct Options {
 /// @param rows  of a worker's batch, all servers' together.
 uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,
                       WireFormat wire);
+
+/// The limit of one segment (TableShape::rows_max) where all have room for `rows` together; 0: no
+/// limit.
+inline uint64_t segment_rows_max(uint64_t rows, const Options& options) {
+  const uint64_t parts = uint64_t{options.servers} * options.segments;
+  return rows == 0 ? table::TableShape().rows_max : (rows + parts - 1) / parts;
+}
 
 inline uint32_t server_of(uint64_t mixed, const Options& options) {
   return static_cast<uint32_t>(((mixed >> 32) * options.servers) >> 32);

@@ -1,4 +1,6 @@
 // The aggregator dies: a real sumcastd, killed while workers train.
+#include "sparse/test_daemon.h"
+
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -8,98 +10,38 @@
 
 #include "lab/process.h"
 #include "runtime/environment.h"
-#include "sparse/test_job.h"
 
 namespace sumcast::sparse {
+
+struct Daemon::Running {
+  lab::Process process;
+};
+
+Daemon::Daemon(const std::string& listen) : running_(std::make_unique<Running>()) {
+  const std::string key = testing::TempDir() + "sparse_key_" + std::to_string(::getpid());
+  FILE* const file = std::fopen(key.c_str(), "w");
+  for (int i = 0; i < 32; ++i) std::fputs("5A", file);
+  std::fclose(file);
+  ::chmod(key.c_str(), 0600);
+  lab::SpawnOptions options;
+  options.output = lab::Redirect::pipe();
+  running_->process = lab::spawn_process({SUMCASTD, "--json-ready", "--listen", listen, "--http",
+                                          "", "--threads", "1", "--key-file", key},
+                                         options)
+                          .value();
+  const auto line = running_->process.read_line(std::chrono::seconds(20));
+  std::filesystem::remove(key);
+  address_ = nlohmann::json::parse(line.value()).at("listen").get<std::string>();
+}
+
+Daemon::~Daemon() = default;
+
+void Daemon::kill() const { ::kill(running_->process.pid(), SIGKILL); }
+
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-constexpr uint32_t kRounds = 24;
-
-/// A daemon of the key that test jobs have.
-class Daemon {
- public:
-  Daemon() {
-    const std::string key = testing::TempDir() + "sparse_key_" + std::to_string(::getpid());
-    FILE* const file = std::fopen(key.c_str(), "w");
-    for (int i = 0; i < 32; ++i) std::fputs("5A", file);
-    std::fclose(file);
-    ::chmod(key.c_str(), 0600);
-    lab::SpawnOptions options;
-    options.output = lab::Redirect::pipe();
-    process_ = lab::spawn_process({SUMCASTD, "--json-ready", "--listen", "127.0.0.1:0", "--http",
-                                   "", "--threads", "1", "--key-file", key},
-                                  options)
-                   .value();
-    const auto line = process_.read_line(20s);
-    std::filesystem::remove(key);
-    address_ = nlohmann::json::parse(line.value()).at("listen").get<std::string>();
-  }
-  const std::string& address() const { return address_; }
-  /// From any thread; without a farewell.
-  void kill() const { ::kill(process_.pid(), SIGKILL); }
-
- private:
-  lab::Process process_;
-  std::string address_;
-};
-
-/// What one job saw, over its workers.
-struct Outcome {
-  Rows final;
-  uint64_t failovers = 0, repeated = 0;
-};
-
-/// Rounds with every kind of operation between them: flushes, other hot keys, reading, sums.
-void train(Worker& worker, uint32_t rank, const Options& options, Rows& final,
-           const std::function<void(uint32_t round)>& on_round) {
-  const auto good = [](const Result<void>& done) {
-    EXPECT_TRUE(done.has_value()) << done.error().what;
-    return done.has_value();
-  };
-  ASSERT_TRUE(good(worker.set_hot(hot_keys(30))));
-  std::vector<uint64_t> keys = batch(rank, 0);
-  ASSERT_TRUE(good(worker.pull(keys)));
-  for (uint32_t round = 0; round < kRounds; ++round) {
-    on_round(round);
-    if (round % 8 == 7) {
-      ASSERT_TRUE(good(worker.set_hot(hot_keys(round))));
-      ASSERT_TRUE(good(worker.pull(keys)));
-    }
-    const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
-    std::array<double, 1> number = {rank + 0.5};
-    ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
-    ASSERT_EQ(number[0], options.workers * options.workers / 2.0);
-    const std::vector<uint64_t> next = batch(rank, round + 1);
-    std::vector<float> dense(700, static_cast<float>(rank + round));
-    ASSERT_TRUE(good(worker.push_pull(gradients.data(), next, dense)));
-    const uint32_t sum = options.workers * (options.workers - 1) / 2 + options.workers * round;
-    ASSERT_THAT(dense, testing::Each(static_cast<float>(sum)));
-    keys = next;
-    if (round % 3 == 0) {
-      ASSERT_TRUE(good(worker.flush()));
-    }
-    if (round % 5 == 4) {
-      std::vector<float> rows(keys.size() * 6);
-      ASSERT_TRUE(good(worker.peek(keys, rows.data())));
-      ASSERT_TRUE(good(worker.pull(keys)));
-      for (size_t i = 0; i < keys.size(); ++i) {
-        ASSERT_EQ(std::memcmp(worker.row(i), rows.data() + 6 * i, 6 * sizeof(float)), 0);
-      }
-    }
-  }
-  ASSERT_TRUE(good(worker.set_hot({})));
-  std::vector<uint64_t> all;
-  for (const auto& [key, row] : reference(options, kRounds)) all.push_back(key);
-  std::vector<float> rows(all.size() * 6);
-  ASSERT_TRUE(good(worker.peek(all, rows.data())));
-  if (rank != 0) return;
-  for (size_t i = 0; i < all.size(); ++i) {
-    final[all[i]].assign(rows.data() + 6 * i, rows.data() + 6 * i + 6);
-  }
-}
 
 Outcome run(const Options& options, const std::string& aggregator,
             const std::function<void(uint32_t rank, uint32_t round)>& on_round,

@@ -5,6 +5,9 @@
 // that pushed a row, each row moves once, and rows are read out. So the bits are those of the
 // aggregator's sums followed by the same optimiser (design rule 5S.6).
 //
+// Where rows come and go (living_rows.h) pulling makes none, so keys are remembered instead of row
+// numbers; which of the keys that were pushed have rows is decided when the step is applied.
+//
 // It knows no messages and no threads: the caller sees to it that one thread at a time uses it.
 #pragma once
 
@@ -12,10 +15,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "sparse/living_rows.h"
 #include "sparse/options.h"
 #include "table/row_table.h"
 
@@ -37,11 +42,11 @@ class Segment {
   void skip_pulled(uint32_t worker);
   /// Forgets all gradients, and what was pulled: rounds are gone through again.
   void forget_round();
-  /// Moves every row that somebody pushed in this round, once, and commits the step. @return rows
-  /// moved.
-  size_t apply(uint64_t step);
+  /// Moves every row that somebody pushed in this round, once, and commits the step. kUnavailable:
+  /// a key that is admitted now finds no room; nothing has moved.
+  Result<void> apply(uint64_t step, float rate);
   /// The same for the gradients of one worker, whose steps are its own (P21).
-  size_t apply_alone(uint32_t worker, uint64_t step);
+  Result<void> apply_alone(uint32_t worker, uint64_t step, float rate);
   /// The last step of this worker that was applied; 0: none yet. Without apply_alone() the same for
   /// all.
   uint64_t committed(uint32_t worker) const { return committed_[worker]; }
@@ -53,6 +58,12 @@ class Segment {
   Result<void> set_pulled(uint32_t worker, std::span<const uint64_t> keys, bool is_kept);
   /// What was pulled before will not be pushed.
   void forget_pulled(uint32_t worker) { waiting_[worker].clear(); }
+  /// Rows of a checkpoint are written until end_restore(), the last of a key counts.
+  ///
+  /// @param steps  of the jobs before: rows count on from there.
+  void begin_restore(uint64_t steps);
+  /// kUnavailable: they are too many.
+  Result<void> end_restore();
   /// Reads the rows of set_pulled(): f32[keys][width].
   void read_rows(uint32_t worker, float* out) const;
 
@@ -67,19 +78,31 @@ class Segment {
   void each_moved(uint32_t base,
                   const std::function<void(uint64_t key, const float* record)>& take) const;
   /// What is done from now on comes after this checkpoint.
-  void note_checkpoint(uint32_t number) { checkpoint_ = number; }
+  void note_checkpoint(uint32_t number);
+  /// Nobody will ask for what moved after a checkpoint before this one, but for all there is.
+  void forget_before(uint32_t standing);
 
   const table::RowTable& table() const { return table_; }
 
  private:
+  /// Rows by number, or where rows come and go by key.
+  struct Named {
+    std::vector<uint32_t> rows;
+    std::vector<uint64_t> keys;
+    size_t size() const { return rows.size() + keys.size(); }
+  };
   struct Push {
     const std::byte* encoded = nullptr;
-    std::vector<uint32_t> rows;  ///< Row numbers.
+    Named of;
   };
 
+  Result<void> name_rows(uint32_t worker, std::span<const uint64_t> keys, Named& named);
   Result<void> find_rows(uint32_t worker, std::span<const uint64_t> keys,
                          std::vector<uint32_t>& rows);
-  size_t move_rows();
+  Result<void> commit();
+  Result<void> admit(uint32_t now);
+  void move_rows();
+  uint32_t now() const;
   void fold_row(size_t place, float* gradient);
   void note_moved(uint32_t row);
 
@@ -87,11 +110,14 @@ class Segment {
   uint32_t workers_;
   size_t gradient_bytes_;  // Of one row on the wire.
   table::RowTable table_;
-  std::vector<std::vector<uint32_t>> pulled_;               // By worker: row numbers.
-  std::vector<std::deque<std::vector<uint32_t>>> waiting_;  // By worker: kept, oldest first.
-  std::vector<Push> pushes_;                                // By worker.
-  std::vector<uint64_t> committed_;                         // By worker.
-  uint32_t checkpoint_ = 0;                                 // The last one that was taken.
+  std::optional<LivingRows> living_;  // Where rows come and go.
+  uint64_t steps_before_ = 0;
+  bool is_restoring_ = false;
+  std::vector<Named> pulled_;               // By worker.
+  std::vector<std::deque<Named>> waiting_;  // By worker: kept, oldest first.
+  std::vector<Push> pushes_;                // By worker.
+  std::vector<uint64_t> committed_;         // By worker.
+  uint32_t checkpoint_ = 0;                 // The last one that was taken.
   std::vector<uint32_t> moved_;  // By row number: the checkpoint that it goes into; 0: none.
   // Scratch of apply(), by row number and by place in the list of rows touched.
   std::vector<uint64_t> stamp_;  // When a row was last seen: 64 bits, which never wrap.

@@ -98,7 +98,9 @@ Result<std::unique_ptr<Server>> Server::create_in(Context& context, Seat* seat,
 Result<void> Server::run() {
   for (;;) {
     auto served = serve_all();
-    if (served) return {};
+    if (served && !is_moving_) return {};
+    if (served) served = go_back();
+    if (served) continue;
     if (seat_ == nullptr) return served;
     if (auto moved = move_on(); !moved) {
       seat_->end("server: " + moved.error().what);
@@ -127,8 +129,25 @@ Result<void> Server::move_on() {
   if (auto moved = seat_->move_on(*failed_, fmt::format("a server of {} rows", rows())); !moved) {
     return moved;
   }
+  enter_context();
+  return {};
+}
+
+/// All workers have gone there, and have everything that this server owed them.
+Result<void> Server::go_back() {
+  if (!seat_->go_back(fmt::format("a server of {} rows", rows()))) {
+    const Error error{ErrorCode::kInternal, "workers went back where this server has not joined"};
+    fail_all(error);
+    return fail(error);
+  }
+  enter_context();
+  return {};
+}
+
+void Server::enter_context() {
   context_ = &seat_->context();
   failed_.reset();
+  is_moving_ = false;
   acknowledging_.reset();
   receipting_.reset();
   book_.reset();
@@ -141,7 +160,6 @@ Result<void> Server::move_on() {
       for (Paper::Sheet& sheet : paper.sheets) sheet.receiving.reset(), sheet.replying.reset();
     }
   }
-  return {};
 }
 
 /// Ends the group, and with it the other threads' waits.
@@ -178,8 +196,10 @@ Result<void> Server::end_round(const Paper& any) {
   }
   if (any.plan.task != Task::kAssign) {
     const std::vector<uint32_t> rounds(options_.workers, round);
-    if (auto told = acknowledge(rounds); !told) return told;
+    const uint32_t marks = paper(0, round).plan.marks;
+    if (auto told = acknowledge(rounds, marks); !told) return told;
   }
+  if (seat_ != nullptr) seat_->confirm();
   std::lock_guard lock(mutex_);
   book_.end_round();
   changed_.notify_all();
@@ -187,14 +207,14 @@ Result<void> Server::end_round(const Paper& any) {
 }
 
 /// Behind all replies: this server has committed what each worker knows by this number.
-Result<void> Server::acknowledge(std::span<const uint32_t> rounds) {
+Result<void> Server::acknowledge(std::span<const uint32_t> rounds, uint32_t marks) {
   if (acknowledging_) {
     if (auto sent = acknowledging_->wait(); !sent) return sent;
   }
   std::vector<Message> sends;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
-    acks_[worker] = rounds[worker];
-    sends.push_back({&acks_[worker], sizeof(uint32_t), worker, kAckTag, rounds[worker]});
+    acks_[worker] = {rounds[worker], marks};
+    sends.push_back({&acks_[worker], sizeof(Ack), worker, kAckTag, rounds[worker]});
   }
   auto work = context_->world().exchange_async(sends, {});
   if (!work) return fail(work.error());

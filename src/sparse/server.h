@@ -70,11 +70,13 @@ class Server {
                                                    const Options& options);
   Result<void> serve_all();
   Result<void> move_on();
+  Result<void> go_back();
+  void enter_context();
   /// A worker's part of a segment is here. The last one applies and answers.
   Result<void> arrive(const Paper& paper, uint32_t segment);
   Result<void> wait_until(const std::function<bool()>& is_so);
   Result<void> end_round(const Paper& paper);
-  Result<void> acknowledge(std::span<const uint32_t> rounds);
+  Result<void> acknowledge(std::span<const uint32_t> rounds, uint32_t marks);
   void fail_all(const Error& error);
 
   // server_reading.cc
@@ -82,6 +84,7 @@ class Server {
   Result<void> begin_round(Desk& desk);
   Result<void> check(const Paper& paper) const;
   Result<void> let_go(Desk& desk, const Plan& plan);
+  Result<void> let_move(Desk& desk);
   Result<void> read_bodies(Paper& paper);
   Result<void> read_order(Paper& paper);
 
@@ -120,7 +123,8 @@ class Server {
   std::vector<uint32_t> save_rounds_;  // By worker.
   std::optional<uint32_t> left_;       // A worker that is done.
   std::vector<bool> has_left_;         // By worker.
-  std::vector<uint32_t> acks_;         // By worker: the round, as long as the message is under way.
+  bool is_moving_ = false;             // Some worker goes on in a better place, so all do.
+  std::vector<Ack> acks_;              // By worker, as long as the message is under way.
   std::optional<Work> acknowledging_;
   SaveReceipt receipt_;
   std::optional<Work> receipting_;

@@ -36,7 +36,8 @@ Result<void> Server::step_alone(const Paper& paper, uint32_t segment) {
                             paper.worker, step, committed));
   }
   if (auto in = take_in(paper, segment); !in) return in;
-  rows.apply_alone(paper.worker, step);
+  if (auto applied = rows.apply_alone(paper.worker, step, paper.plan.rate); !applied)
+    return applied;
   if (on_commit_) on_commit_(segment, step);
   return {};
 }
@@ -48,7 +49,7 @@ Result<void> Server::end_alone(Paper& paper) {
   if (desk.acking) {
     if (auto sent = desk.acking->wait(); !sent) return sent;
   }
-  desk.ack = paper.plan.round;
+  desk.ack = {paper.plan.round};
   const Message ack{&desk.ack, sizeof desk.ack, paper.worker, kAckTag, paper.plan.round};
   auto work = context_->world().exchange_async(std::span(&ack, 1), {});
   if (!work) return fail(work.error());
@@ -71,7 +72,7 @@ Result<void> Server::join_save(const Paper& paper) {
   }
   const uint32_t round = save_rounds_[0];
   if (auto saved = save(this->paper(0, round).order, round); !saved) return saved;
-  if (auto told = acknowledge(save_rounds_); !told) return told;
+  if (auto told = acknowledge(save_rounds_, 0); !told) return told;
   std::lock_guard lock(mutex_);
   saving_ = 0;
   ++saves_;

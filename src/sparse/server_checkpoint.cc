@@ -2,36 +2,66 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "sparse/rows_file.h"
 #include "sparse/server.h"
 
 namespace sumcast::sparse {
+namespace {
+
+/// From a record of the checkpoint to one of this job. Where only one of them has rows that come
+/// and go: rows without history were updated in the last step and are admitted; what is no row yet
+/// is as new.
+void convert_record(const Manifest& from, const table::TableShape& to, uint64_t key,
+                    const float* saved, float* record) {
+  const bool had = from.shape.life.is_on(), has = to.life.is_on();
+  const size_t common = to.width + to.optimizer.state_lanes(to.width);
+  const auto steps = static_cast<uint32_t>(from.steps);
+  table::History history{steps, to.life.admit_after + 1};
+  if (had) history = from.shape.history(saved);
+  const bool is_row =
+      !had || (from.shape.life.has_row(history) && !from.shape.life.is_gone(history, steps));
+  if (is_row) {
+    std::memcpy(record, saved, common * sizeof(float));
+    history.count = to.life.admit_after + 1;
+  } else {
+    to.make_record(key, record);
+    history.count = std::min(history.count, to.life.admit_after);
+  }
+  if (has) to.set_history(record, history);
+}
+
+}  // namespace
 
 /// Whoever wrote the files: of each this server takes what is its own, in the order of the parts.
 Result<void> Server::restore() {
   if (!options_.restore) return {};
   const Manifest& manifest = *options_.restore;
-  const size_t lanes = options_.shape.record_lanes();
+  const size_t lanes = manifest.shape.record_lanes();
+  std::vector<float> record(options_.shape.record_lanes());
+  for (const auto& segment : segments_) segment->begin_restore(manifest.steps);
   const uint32_t me = context_->rank() - options_.workers;
   const auto take = [&](std::span<const uint64_t> keys, const float* records) -> Result<void> {
     for (size_t i = 0; i < keys.size(); ++i) {
       const uint64_t mixed = table::mix_key(keys[i]);
       if (server_of(mixed, options_) != me) continue;
       Segment& segment = *segments_[segment_of(mixed, options_)];
-      auto written = segment.write_records(keys.subspan(i, 1), records + i * lanes);
+      convert_record(manifest, options_.shape, keys[i], records + i * lanes, record.data());
+      auto written = segment.write_records(keys.subspan(i, 1), record.data());
       if (!written) return written;
     }
     return {};
   };
   for (const SavedPart& part : manifest.parts) {
     for (const SavedFile& file : part.files) {
-      auto read = read_rows(options_.checkpoint_directory, file, options_.shape, take);
+      auto read = read_rows(options_.checkpoint_directory, file, manifest.shape, take);
       if (!read) return fail(read.error().within("checkpoint"));
     }
   }
   size_t rows = 0;
   for (const auto& segment : segments_) {
+    if (auto fits = segment->end_restore(); !fits) return fail(fits.error().within("checkpoint"));
     segment->note_checkpoint(manifest.number);
     rows += segment->table().size();
   }
@@ -67,6 +97,7 @@ Result<void> Server::save(const SaveOrder& order, uint32_t round) {
   if (receipting_) {
     if (auto sent = receipting_->wait(); !sent) return sent;
   }
+  for (const auto& segment : segments_) segment->forget_before(order.standing);
   auto file = write_part(order);
   receipt_ = {};
   if (file) {

@@ -51,7 +51,7 @@ struct Server::Desk {
   uint32_t worker = 0;
   std::vector<Paper> papers;
   uint32_t begun = 0;  // Rounds; under the server's lock.
-  uint32_t ack = 0;    // The round, as long as the message is under way.
+  Ack ack;             // As long as the message is under way.
   std::optional<Work> acking;
 };
 

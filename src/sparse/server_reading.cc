@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "numeric/codec.h"
+#include "sparse/rate.h"
 #include "sparse/server_desk.h"
 
 namespace sumcast::sparse {
@@ -29,6 +30,7 @@ Result<void> Server::serve(uint32_t worker) {
                               at.plan.round, round));
     }
     if (at.plan.task == Task::kLeave) return let_go(desk, at.plan);
+    if (at.plan.task == Task::kMove) return let_move(desk);
     if (auto fine = check(at); !fine) return fine;
     if (auto begun = begin_round(desk); !begun) return begun;
     if (auto read = read_order(at); !read) return read;
@@ -52,8 +54,8 @@ Result<void> Server::let_go(Desk& desk, const Plan& plan) {
     if (!ended) return ended;
   }
   if (seat_ != nullptr) {  // Who could go on in another context has to know that it need not.
-    uint32_t round = plan.round;
-    const Message ack{&round, sizeof round, desk.worker, kAckTag, round};
+    Ack bye{plan.round};
+    const Message ack{&bye, sizeof bye, desk.worker, kAckTag, bye.round};
     if (auto told = context_->world().exchange(std::span(&ack, 1), {}); !told) return told;
   }
   std::lock_guard lock(mutex_);
@@ -66,6 +68,30 @@ Result<void> Server::let_go(Desk& desk, const Plan& plan) {
                 fmt::format("worker {} has left, and others go on with round {}", desk.worker,
                             other->begun - 1));
   }
+  return {};
+}
+
+/// It goes on in a better place (P23), with all that this server owed it here.
+Result<void> Server::let_move(Desk& desk) {
+  if (seat_ == nullptr) {
+    return fail(ErrorCode::kMismatch,
+                fmt::format("worker {} goes to another place, and there is none", desk.worker));
+  }
+  if (!options_.asynchronous) {
+    auto ended = wait_until([&] { return book_.ended() == desk.begun; });
+    if (!ended) return ended;
+  }
+  for (Paper& paper : desk.papers) {
+    for (Paper::Sheet& sheet : paper.sheets) {
+      if (!sheet.replying) continue;
+      if (auto sent = sheet.replying->wait(); !sent) return sent;
+    }
+  }
+  if (desk.acking) {
+    if (auto sent = desk.acking->wait(); !sent) return sent;
+  }
+  std::lock_guard lock(mutex_);
+  is_moving_ = true;
   return {};
 }
 
@@ -116,6 +142,9 @@ Result<void> Server::check(const Paper& paper) const {
   const Task task = plan.task;
   if (task != Task::kStep && task != Task::kFetch && task != Task::kAssign && task != Task::kSave) {
     return refuse(fmt::format("no such task: {}", static_cast<uint32_t>(task)));
+  }
+  if (task == Task::kStep && plan.step != 0 && !is_rate(plan.rate, options_.shape.optimizer.kind)) {
+    return refuse(fmt::format("steps at the rate {}", plan.rate));
   }
   const bool may_push =
       task == Task::kAssign || (task == Task::kStep && plan.step != 0 && !paper.has(kDone));

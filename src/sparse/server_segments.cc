@@ -20,6 +20,13 @@ Result<void> Server::answer(uint32_t round, uint32_t segment) {
   const Plan& first = paper(0, round).plan;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     const Plan& plan = paper(worker, round).plan;
+    if (plan.rate != first.rate) {
+      return fail(
+          ErrorCode::kMismatch,
+          fmt::format("step {} has rate {} at worker {} and {} at worker 0: set the same on "
+                      "all",
+                      plan.step, plan.rate, worker, first.rate));
+    }
     if (plan.task != first.task || plan.step != first.step) {
       return fail(ErrorCode::kMismatch,
                   fmt::format("workers do different things in round {}: worker {} has task {} of "
@@ -69,7 +76,7 @@ Result<void> Server::step(uint32_t round, uint32_t segment) {
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     if (auto in = take_in(paper(worker, round), segment); !in) return in;
   }
-  rows.apply(step);
+  if (auto applied = rows.apply(step, paper(0, round).plan.rate); !applied) return applied;
   if (on_commit_) on_commit_(segment, step);
   return {};
 }

@@ -1,4 +1,6 @@
 // Workers and servers through a real job: ranks are threads on loopback.
+#include <cmath>
+
 #include "sparse/test_job.h"
 
 namespace sumcast::sparse {
@@ -198,6 +200,68 @@ TEST(Sparse, MoreRowsThanAServerAllotsAreRefusedByIt) {
     ASSERT_FALSE(worker.pull(keys).has_value());
   });
   EXPECT_THAT(errors[2], HasSubstr("10 are possible: take smaller batches"));
+}
+
+/// Rates of a schedule belong to steps, whoever holds the rows and however late they are asked for.
+TEST(Sparse, ARateThatChangesBetweenStepsIsThatOfItsStepHotAndCold) {
+  constexpr uint32_t kSteps = 8;
+  const auto rate_of = [](uint32_t round) { return 0.1f / static_cast<float>(1 + round / 2); };
+  for (const auto kind : {table::OptimizerKind::kAdam, table::OptimizerKind::kFtrl}) {
+    const Options options = small(3, 2, kind);
+    table::RowTable expected(options.shape);
+    for (uint32_t round = 0; round < kSteps; ++round) {
+      std::map<uint64_t, std::vector<float>> sums;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        for (const uint64_t key : batch(rank, round)) {
+          float gradient[6];
+          gradient_of(rank, round, key, expected.record(expected.find_or_make(key)), gradient);
+          auto [at, fresh] = sums.try_emplace(key, gradient, gradient + 6);
+          for (int i = 0; i < 6 && !fresh; ++i) at->second[i] += gradient[i];
+        }
+      }
+      expected.set_rate(rate_of(round));
+      for (const auto& [key, sum] : sums) expected.step(expected.find(key), sum.data());
+    }
+    for (const size_t hot : {0, 25}) {
+      const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
+        ASSERT_TRUE(worker.set_hot(hot_keys(hot)));
+        std::vector<uint64_t> keys = batch(rank, 0);
+        ASSERT_TRUE(worker.pull(keys));
+        for (uint32_t round = 0; round < kSteps; ++round) {
+          const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
+          keys = batch(rank, round + 1);
+          ASSERT_TRUE(worker.set_rate(rate_of(round)));
+          for (const float wrong : {-1.0f, std::nanf(""), INFINITY}) {
+            ASSERT_FALSE(worker.set_rate(wrong).has_value()) << "and nothing has changed";
+          }
+          ASSERT_TRUE(worker.push_pull(gradients.data(), keys));
+        }
+        std::vector<uint64_t> all;
+        for (uint32_t row = 0; row < expected.size(); ++row) all.push_back(expected.key(row));
+        std::vector<float> rows(6 * all.size());
+        ASSERT_TRUE(worker.peek(all, rows.data()));
+        for (uint32_t row = 0; row < expected.size(); ++row) {
+          ASSERT_EQ(std::memcmp(&rows[6 * row], expected.record(row), 6 * sizeof(float)), 0);
+        }
+      });
+      for (const std::string& error : errors) EXPECT_EQ(error, "");
+    }
+  }
+}
+
+TEST(Sparse, RatesThatDifferAreNamedOnAllMembers) {
+  const Options options = small(2, 1, table::OptimizerKind::kSgd);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t rank) {
+    const std::vector<uint64_t> keys = {7, 8};
+    const std::vector<float> ones(12, 1.0f);
+    ASSERT_TRUE(worker.pull(keys));
+    ASSERT_TRUE(worker.set_rate(rank == 0 ? 0.5f : 0.25f));
+    const auto done = worker.push_pull(ones.data(), keys);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_THAT(done.error().what,
+                testing::HasSubstr("step 1 has rate 0.25 at worker 1 and 0.5 at"));
+  });
+  EXPECT_THAT(errors[2], testing::HasSubstr("set the same on all"));
 }
 
 }  // namespace

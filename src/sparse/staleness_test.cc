@@ -21,7 +21,7 @@ Options stale(uint32_t staleness, table::OptimizerKind kind = table::OptimizerKi
 
 /// What one machine would compute that gives each step's gradients from rows as they were
 /// `staleness` steps before.
-Rows delayed_reference(const Options& options) {
+Rows delayed_reference(const Options& options, uint32_t rounds = kRounds) {
   table::RowTable rows(options.shape);
   const auto read = [&] {
     Rows all;
@@ -31,7 +31,7 @@ Rows delayed_reference(const Options& options) {
     return all;
   };
   std::vector<Rows> versions;  // By steps contained.
-  for (uint32_t round = 0; round < kRounds; ++round) {
+  for (uint32_t round = 0; round < rounds; ++round) {
     versions.push_back(read());
     const Rows& seen = versions[round < options.staleness ? 0 : round - options.staleness];
     Rows sums;
@@ -139,7 +139,22 @@ TEST(Staleness, ACheckpointHoldsAllStepsAndTrainingGoesOnAsItWould) {
     }
   };
   expect_equal_bits(train(options, hot_keys(30), save), delayed_reference(options));
-  EXPECT_EQ(read_manifest(options.checkpoint_directory).value()->number, 2u);
+  options.restore = read_manifest(options.checkpoint_directory).value();
+  ASSERT_TRUE(options.restore.has_value());
+  EXPECT_EQ(options.restore->number, 2u);
+  // Taken up again it has the steps that were given, those under way when it was taken included.
+  options.servers = 3;
+  const Rows saved = delayed_reference(options, 9);
+  const auto errors = run_job(options, [&](Worker& worker, uint32_t) {
+    std::vector<uint64_t> keys;
+    for (const auto& [key, row] : saved) keys.push_back(key);
+    std::vector<float> rows(6 * keys.size());
+    ASSERT_TRUE(worker.peek(keys, rows.data()));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      ASSERT_EQ(std::memcmp(&rows[6 * i], saved.at(keys[i]).data(), 6 * sizeof(float)), 0);
+    }
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
   std::filesystem::remove_all(options.checkpoint_directory);
 }
 

@@ -36,7 +36,9 @@ struct JobSetup {
   std::map<uint32_t, std::chrono::nanoseconds> delays;  ///< Of what a rank receives.
   std::string aggregator;                               ///< Empty: the ranks themselves.
   bool seats = false;
-  std::function<void(Server&)> on_server;  ///< Before it runs.
+  std::chrono::nanoseconds return_after{0};             ///< 0: nobody goes back.
+  std::function<void(Server&)> on_server{};             ///< Before it runs.
+  std::function<void(Seat&, uint32_t rank)> on_seat{};  ///< When it is there.
 };
 
 /// Runs all members as threads; `body(seat, rank)` on each.
@@ -61,6 +63,7 @@ void run_members(const Options& options, Body body, const JobSetup& setup = {}) 
         job.faults.delay = delay->second;
       }
       job.aggregator = setup.aggregator;
+      job.return_after = setup.return_after;
       if (!setup.aggregator.empty()) {
         job.algorithm = Algorithm::kInNetwork;
       } else if (rank == 0) {
@@ -71,6 +74,7 @@ void run_members(const Options& options, Body body, const JobSetup& setup = {}) 
       }
       auto seat = Seat::join(job, setup.seats);
       ASSERT_TRUE(seat.has_value()) << seat.error().what;
+      if (setup.on_seat) setup.on_seat(**seat, rank);
       body(**seat, rank);
     });
   }

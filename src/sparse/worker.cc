@@ -6,16 +6,18 @@
 #include <utility>
 
 #include "numeric/codec.h"
+#include "sparse/rate.h"
 #include "sparse/server.h"
 
 namespace sumcast::sparse {
 namespace {
 
 constexpr std::chrono::nanoseconds kLeavePatience = std::chrono::seconds(2);
+constexpr const char* kTeamKey = "sparse workers";
 
 }  // namespace
 
-Worker::Worker(Context& context, Seat* seat, const Options& options, std::vector<Group> groups)
+Worker::Worker(Context& context, Seat* seat, const Options& options, Group group)
     : context_(&context),
       seat_(seat),
       options_(options),
@@ -23,27 +25,23 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, std::vector
       clock_(options.staleness),
       flush_plans_(options.servers),
       flush_bodies_(size_t{options.servers} * options.segments),
+      steps_before_(options.restore ? options.restore->steps : 0),
       last_number_(options.restore ? options.restore->number : 0),
       manifest_(options.restore),
-      groups_(std::move(groups)),
-      group_(groups_[seat == nullptr ? 0 : seat->at()]) {
+      group_(std::move(group)) {
   call_.wire = options.wire;
 }
 
 Result<std::unique_ptr<Worker>> Worker::create(Context& context, const Options& options) {
-  Context* const only = &context;
-  return create_in(std::span(&only, 1), nullptr, options);
+  return create_in(context, nullptr, options);
 }
 
 Result<std::unique_ptr<Worker>> Worker::create(Seat& seat, const Options& options) {
-  std::vector<Context*> contexts;
-  for (size_t i = 0; i < seat.contexts(); ++i) contexts.push_back(&seat.context(i));
-  return create_in(contexts, &seat, options);
+  return create_in(seat.context(), &seat, options);
 }
 
-Result<std::unique_ptr<Worker>> Worker::create_in(std::span<Context* const> contexts, Seat* seat,
+Result<std::unique_ptr<Worker>> Worker::create_in(Context& context, Seat* seat,
                                                   const Options& options) {
-  Context& context = seat == nullptr ? *contexts.front() : seat->context();
   if (auto agreed = agree_on(context, options); !agreed) return fail(agreed.error());
   if (context.rank() >= options.workers) {
     return fail(ErrorCode::kInvalidArgument,
@@ -51,16 +49,17 @@ Result<std::unique_ptr<Worker>> Worker::create_in(std::span<Context* const> cont
   }
   std::vector<uint32_t> ranks(options.workers);
   for (uint32_t rank = 0; rank < options.workers; ++rank) ranks[rank] = rank;
-  std::vector<Group> groups;
-  for (Context* const one : contexts) {
-    auto group = one->new_group(ranks, "sparse workers");
-    if (!group) {
-      context.world().abort("sparse: " + group.error().what);  // Servers wait for plans by now.
-      return fail(group.error());
-    }
-    groups.push_back(std::move(*group));
+  const auto open_team = [&]() -> Result<Group> {
+    if (seat == nullptr) return context.new_group(ranks, kTeamKey);
+    if (auto opened = seat->open_team(ranks, kTeamKey); !opened) return fail(opened.error());
+    return seat->team();
+  };
+  auto team = open_team();
+  if (!team) {
+    context.world().abort("sparse: " + team.error().what);  // Servers wait for plans by now.
+    return fail(team.error());
   }
-  return std::unique_ptr<Worker>(new Worker(context, seat, options, std::move(groups)));
+  return std::unique_ptr<Worker>(new Worker(context, seat, options, std::move(*team)));
 }
 
 /// Nobody needs this worker's last operation any more when all have finished it.
@@ -74,7 +73,7 @@ Worker::~Worker() {
     Call call;
     call.timeout = kLeavePatience;
     const auto meet = [this, call] { return group_.barrier(call); };
-    (void)perform(meet, meet);
+    (void)perform_here(meet, meet);
   }
   for (;;) {
     auto left = say_leave();
@@ -89,7 +88,7 @@ Result<void> Worker::say_leave() {
   if (const auto ended = context_->world().aborted()) return fail(*ended);
   if (flushing_) (void)flushing_->wait(kLeavePatience);
   std::vector<Message> sends, receives;
-  std::vector<uint32_t> acks(options_.servers);
+  std::vector<Ack> acks(options_.servers);
   Plan leave;
   leave.task = Task::kLeave;
   leave.round = round_;
@@ -97,7 +96,7 @@ Result<void> Worker::say_leave() {
     const uint32_t peer = options_.workers + server;
     sends.push_back({&leave, plan_bytes(options_.segments), peer, kPlanTag, 0});
     if (seat_ != nullptr) {
-      receives.push_back({&acks[server], sizeof(uint32_t), peer, kAckTag, round_});
+      receives.push_back({&acks[server], sizeof(Ack), peer, kAckTag, round_});
     }
   }
   Call call;
@@ -183,6 +182,18 @@ Result<void> Worker::pull(std::span<const uint64_t> keys) {
   return {};
 }
 
+Result<void> Worker::set_rate(float rate) {
+  if (failed_) return fail(*failed_);
+  if (!is_rate(rate, options_.shape.optimizer.kind)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("sparse: rate {}; it must be above 0 (or 0: nothing moves; not for ftrl)",
+                    rate));
+  }
+  options_.shape.optimizer.rate = rate;
+  return {};
+}
+
 Result<void> Worker::announce(std::span<const uint64_t> keys) {
   if (failed_) return fail(*failed_);
   if (!clock_.may_announce()) {
@@ -215,6 +226,7 @@ Result<void> Worker::push_pull(const float* gradients, std::span<const uint64_t>
   FlightPtr flight = new_flight(Task::kStep, kKept);
   if (auto sorted = sort_keys(next, flight->pulled); !sorted) return sorted;
   flight->step = clock_.now();
+  flight->rate = options_.shape.optimizer.rate;
   if (has_current_) std::swap(flight->pushed, current_);
   flight->has_pushed = has_current_;
   has_current_ = false;

@@ -70,6 +70,7 @@ struct WorkerCounters {
   uint64_t cold_pulled = 0;
   uint64_t flushed = 0;
   uint64_t failovers = 0;  ///< Aggregators that went away.
+  uint64_t returns = 0;    ///< Times that training went back to one that had gone away.
   uint64_t repeated = 0;   ///< Operations gone through again for workers that were behind.
   uint64_t checkpoints = 0;
 };
@@ -106,6 +107,9 @@ class Worker {
   void take_dense(std::function<void(std::span<const float>)> taker) {
     take_dense_ = std::move(taker);
   }
+  /// The optimizer's rate from the next push_pull() on; the same on all workers, or that ends the
+  /// job. kInvalidArgument: below 0, or 0 with FTRL.
+  Result<void> set_rate(float rate);
   /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek,
   /// save or set_hot; after save() ask again.
   const float* row(size_t i) const { return rows_[i]; }
@@ -172,8 +176,8 @@ class Worker {
     Action again;      // The same messages and addends, without effects.
   };
 
-  Worker(Context& context, Seat* seat, const Options& options, std::vector<Group> groups);
-  static Result<std::unique_ptr<Worker>> create_in(std::span<Context* const> contexts, Seat* seat,
+  Worker(Context& context, Seat* seat, const Options& options, Group group);
+  static Result<std::unique_ptr<Worker>> create_in(Context& context, Seat* seat,
                                                    const Options& options);
 
   Part& part_of(Parts& parts, uint64_t key) const;
@@ -215,11 +219,20 @@ class Worker {
 
   // worker_recovery.cc
   Result<void> perform(const Action& run, Action again);
+  Result<void> perform_here(const Action& run, Action again);
   Result<void> recover(const Error& why);
   Result<void> move_on(const Error& why);
   Result<void> help_others();
   Result<void> repeat(uint64_t operation);
   Result<void> post_anew();
+  void enter_context();
+
+  // worker_return.cc
+  void heed_marks(const Flight& flight);
+  Result<void> go_back_if_due();
+  Result<void> agree_on_return();
+  Result<void> go_back();
+  Result<void> say_move();
 
   // worker_checkpoint.cc
   Result<void> commit_save(const Flight& ordered, std::string_view state);
@@ -231,8 +244,11 @@ class Worker {
   Call call_;
   std::optional<Error> failed_;
   size_t gradient_bytes_;
-  uint32_t round_ = 0;      // In this context.
-  uint64_t completed_ = 0;  // Operations; through all contexts.
+  uint32_t round_ = 0;                 // In this context.
+  uint64_t entered_ = 0;               // Contexts, after the first.
+  uint64_t launched_ = 0;              // Flights; through all contexts.
+  std::optional<uint64_t> return_at_;  // Before the flight of that number all go back (P23).
+  uint64_t completed_ = 0;             // Operations; through all contexts.
   Clock clock_;
   bool has_current_ = false;  // Servers wait for gradients of the current batch.
   bool is_fresh_ = false;     // What servers have of batches before is to be forgotten.
@@ -252,11 +268,11 @@ class Worker {
   bool flush_carried_ = false;  // By a flight.
   std::vector<Plan> flush_plans_;
   std::vector<std::vector<uint64_t>> flush_bodies_;
+  uint64_t steps_before_ = 0;         // Of the jobs whose checkpoint this one took up.
   uint32_t last_number_ = 0;          // Of a checkpoint that was ordered.
   std::optional<Manifest> manifest_;  // Worker 0: of the last checkpoint that stands.
   WorkerCounters counters_;
-  std::vector<Group> groups_;  // By context. Last, so first to go: operations use all of the above.
-  Group group_;                // The present one.
+  Group group_;  // The seat's present one. Last, so first to go: operations use all of the above.
 };
 
 }  // namespace sumcast::sparse

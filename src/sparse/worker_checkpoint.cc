@@ -35,6 +35,7 @@ Result<void> Worker::commit_save(const Flight& ordered, std::string_view state) 
   Manifest now;
   if (order.base != 0) now = *manifest_;
   now.number = order.number;
+  now.steps = steps_before_ + clock_.given();
   now.shape = options_.shape;
   SavedPart& part = now.parts.emplace_back();
   part.number = order.number;
@@ -88,7 +89,10 @@ Result<void> Worker::save(bool full, std::string_view state) {
   if (auto flushed = flush(); !flushed) return flushed;
   FlightPtr flight = new_flight(Task::kSave);
   flight->order.number = ++last_number_;
-  flight->order.base = !full && manifest_ ? manifest_->number : 0;
+  // A part built upon others has records like theirs.
+  const bool alike = manifest_ && manifest_->shape.life == options_.shape.life;
+  flight->order.base = !full && alike ? manifest_->number : 0;
+  flight->order.standing = manifest_ ? manifest_->number : 0;
   auto ordered = run(std::move(flight));
   if (!ordered) return fail_with(ordered.error());
   Result<void> outcome;

@@ -13,6 +13,8 @@ Worker::FlightPtr Worker::new_flight(Task task, uint32_t flags) {
   flight->task = task;
   flight->flags = flags;
   flight->step = 0;
+  flight->rate = 0;
+  flight->marks = 0;
   flight->has_pushed = false;
   flight->carries_flush = flight->is_landed = flight->is_applied = false;
   flight->operation = 0;
@@ -38,6 +40,10 @@ Worker::FlightPtr Worker::new_flight(Task task, uint32_t flags) {
 ///
 /// @param at_once  nobody will wait for it soon.
 Result<void> Worker::launch(FlightPtr flight, bool at_once) {
+  const uint64_t before = entered_;
+  if (auto moved = go_back_if_due(); !moved) return moved;
+  if (entered_ != before) flight->pushed.is_listed = false;
+  flight->number = launched_++;
   if (flight->task == Task::kStep && std::exchange(is_fresh_, false)) flight->flags |= kFresh;
   flights_.push_back(std::move(flight));
   auto posted = post(*flights_.back(), at_once);
@@ -52,7 +58,9 @@ Result<void> Worker::land(Flight& flight) {
     if (done) break;
     if (auto recovered = recover(done.error()); !recovered) return recovered;
   }
+  if (seat_ != nullptr) seat_->confirm();  // All servers have committed it.
   flight.is_landed = true;
+  heed_marks(flight);
   if (!options_.asynchronous || flight.task == Task::kSave) flight.operation = ++completed_;
   if (flight.carries_flush) {
     hot_->end_flush();
@@ -74,7 +82,9 @@ void Worker::apply(Flight& flight) {
   if (flight.step == 0) return;
   counters_.hot_pushed += flight.pushed.hot_slots.size();
   for (const Part& part : flight.pushed.parts) counters_.cold_pushed += part.keys.size();
-  if (flight.slots != 0) counters_.hot_moved += hot_->apply(flight.hot_sums);
+  if (flight.slots != 0) {
+    counters_.hot_moved += hot_->apply(flight.hot_sums, steps_before_ + flight.step, flight.rate);
+  }
   if (flight.dense.empty()) return;
   if (take_dense_) {
     take_dense_(flight.dense_sum);

@@ -143,12 +143,14 @@ Result<void> Worker::load_hot() {
     }
   }
   retire(std::move(*fetched));
-  auto gathered = all_gather(mine.data(), all.data(), mine.size(), ElementType::kF32);
+  // As whole numbers: a history is none of floats.
+  auto gathered = all_gather(mine.data(), all.data(), mine.size(), ElementType::kI32);
   if (!gathered) return gathered;
   for (uint32_t slot = 0; slot < hot_->slots(); ++slot) {
     const float* const from = all.data() + (slot % workers * share + slot / workers) * lanes;
     std::memcpy(hot_->record(slot), from, lanes * sizeof(float));
   }
+  hot_->begin();
   return {};
 }
 

@@ -16,6 +16,11 @@ namespace sumcast::sparse {
 /// @param again  the same messages and addends once it has ended, whatever is current then; without
 ///               effects.
 Result<void> Worker::perform(const Action& run, Action again) {
+  if (auto agreed = agree_on_return(); !agreed) return agreed;
+  return perform_here(run, std::move(again));
+}
+
+Result<void> Worker::perform_here(const Action& run, Action again) {
   if (auto landed = land_all(); !landed) return landed;
   for (;;) {
     auto done = run();
@@ -51,7 +56,7 @@ Result<void> Worker::post_anew() {
   return {};
 }
 
-/// Takes the next context. Nothing of the old one is under way any more, for its groups are fenced.
+/// Takes the next place. Nothing of the old one is under way any more, for its groups are fenced.
 Result<void> Worker::move_on(const Error& why) {
   if (seat_ == nullptr || !seat_->is_lost(why)) return fail(why);
   group_.abort(why.what);
@@ -59,8 +64,16 @@ Result<void> Worker::move_on(const Error& why) {
   if (auto moved = seat_->move_on(why, fmt::format("{} steps are given", clock_.given())); !moved) {
     return moved;
   }
+  enter_context();
+  return {};
+}
+
+/// The seat's present one: nothing is under way there, and its servers know nothing of batches.
+void Worker::enter_context() {
   context_ = &seat_->context();
-  group_ = groups_[seat_->at()];
+  group_ = seat_->team();
+  ++entered_;
+  return_at_.reset();
   round_ = 0;
   flush_sent_ = false;
   flushing_.reset();
@@ -70,8 +83,8 @@ Result<void> Worker::move_on(const Error& why) {
   }
   current_.is_listed = false;
   echoes_.clear();
-  ++counters_.failovers;
-  return {};
+  counters_.failovers = seat_->failovers();
+  counters_.returns = seat_->returns();
 }
 
 /// Brings all workers to the same number of finished operations.

@@ -56,6 +56,8 @@ void Worker::fill_plans(Flight& flight) {
     plan.round = flight.round;
     plan.step = flight.step;
     plan.flags = flight.flags | (is_named(flight) ? kNamed : 0u);
+    plan.marks = flight.marks;
+    plan.rate = flight.rate;
     plan.segments[part % options_.segments] = {
         pushes(flight) ? static_cast<uint32_t>(flight.pushed.parts[part].keys.size()) : 0,
         static_cast<uint32_t>(flight.pulled.parts[part].keys.size())};
@@ -68,7 +70,7 @@ Result<void> Worker::tell_servers(Flight& flight) {
   for (uint32_t server = 0; server < options_.servers; ++server) {
     const uint32_t peer = options_.workers + server;
     sends.push_back({&flight.plans[server], plan_bytes(options_.segments), peer, kPlanTag, 0});
-    receives.push_back({&flight.acks[server], sizeof(uint32_t), peer, kAckTag, flight.round});
+    receives.push_back({&flight.acks[server], sizeof(Ack), peer, kAckTag, flight.round});
     orders.push_back({&flight.order, sizeof(SaveOrder), peer, kOrderTag, flight.round});
     receipts.push_back(
         {&flight.receipts[server], sizeof(SaveReceipt), peer, kReceiptTag, flight.round});
@@ -147,6 +149,8 @@ Result<void> Worker::post(Flight& flight, bool at_once) {
     if (auto sent = send_flush(); !sent) return sent;
   }
   flight.round = round_++;
+  const bool may_return = !options_.asynchronous && seat_ != nullptr && seat_->is_return_ready();
+  flight.marks = may_return ? kReturnMark : 0;
   fill_plans(flight);
   if ((flight.flags & kKept) != 0) flight.pulled.is_listed = true;
   if (auto begun = begin_sums(flight); !begun) return begun;
@@ -186,6 +190,7 @@ Result<void> Worker::echo(const Flight& flight) {
   echoes_.push_back(new_flight(flight.task, flight.task == Task::kStep ? kDone : 0u));
   Flight& again = *echoes_.back();
   again.step = flight.step;
+  again.rate = flight.rate;
   again.order = flight.order;
   again.slots = flight.slots;
   again.hot = flight.hot;

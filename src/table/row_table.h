@@ -3,7 +3,8 @@
 //
 //   index    u32[power of two]     open addressing on a mix of the key; row number + 1, or 0
 //   keys     u64[rows]
-//   records  f32[rows][width + state], in pages that never move: pointers to rows stay valid
+//   records  f32[rows][width + state], in pages that never move: pointers to rows stay valid.
+//            Where rows come and go (lifecycle.h), their history lies behind the state.
 //
 // A new row's values depend on the table's seed and its key alone, so that whoever makes it, server
 // or worker, in whatever order, makes the same bits.
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "table/lifecycle.h"
 #include "table/optimizer.h"
 
 namespace sumcast::table {
@@ -41,10 +43,17 @@ struct TableShape {
   uint64_t seed = 1;                   ///< Of new rows.
   uint64_t rows_max = UINT32_MAX - 1;  ///< Of one table (a server has one per segment).
 
+  Lifecycle life{};  ///< Off: rows are made when they are asked for, and stay.
+
   Result<void> validate() const;
-  size_t record_lanes() const { return width + optimizer.state_lanes(width); }
+  size_t record_lanes() const {
+    return width + optimizer.state_lanes(width) + (life.is_on() ? kHistoryLanes : 0);
+  }
   /// Writes a new row and its state: record_lanes() lanes.
   void make_record(uint64_t key, float* record) const;
+  /// Of a record of this shape, whose life is on.
+  History history(const float* record) const;
+  void set_history(float* record, History history) const;
 };
 
 class RowTable {
@@ -55,13 +64,20 @@ class RowTable {
   explicit RowTable(const TableShape& shape);
 
   const TableShape& shape() const { return shape_; }
-  size_t size() const { return keys_.size(); }
+  /// Rows held. Without erase() their numbers are 0 .. size() - 1.
+  size_t size() const { return keys_.size() - free_.size(); }
+  /// Numbers of rows are below it.
+  size_t end() const { return keys_.size(); }
 
   /// The row of a key, or kNone.
   uint32_t find(uint64_t key) const;
   /// The row of a key, made if it is not there; kNone if the table is full.
   uint32_t find_or_make(uint64_t key);
 
+  /// Forgets a row, if it is there. Its number may become another key's.
+  void erase(uint64_t key);
+
+  /// Of a row that is held.
   uint64_t key(uint32_t row) const { return keys_[row]; }
   /// f32[width] and the state behind it. Valid as long as the table.
   float* record(uint32_t row) {
@@ -70,6 +86,8 @@ class RowTable {
   const float* record(uint32_t row) const {
     return pages_[row / kPageRows].get() + size_t{row % kPageRows} * record_lanes_;
   }
+  /// The optimizer's from now on.
+  void set_rate(float rate) { shape_.optimizer.rate = rate; }
   /// Moves a row by one round's gradient, f32[width].
   void step(uint32_t row, const float* gradient) {
     float* const at = record(row);
@@ -79,7 +97,9 @@ class RowTable {
  private:
   static constexpr uint32_t kPageRows = 1024;
 
+  size_t home_of(uint64_t key) const;
   size_t place_of(uint64_t key) const;
+  uint32_t new_number(uint64_t key);
   void grow();
 
   TableShape shape_;
@@ -87,6 +107,7 @@ class RowTable {
   std::vector<uint32_t> index_;
   uint32_t index_shift_;  // 64 - log2(size of index_).
   std::vector<uint64_t> keys_;
+  std::vector<uint32_t> free_;  // Numbers of rows that were erased.
   std::vector<std::unique_ptr<float[]>> pages_;
 };
 

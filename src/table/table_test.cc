@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/prng.h"
+#include "table/oldest_first.h"
 #include "table/optimizer.h"
 #include "table/row_table.h"
 
@@ -77,6 +78,65 @@ TEST(RowTable, AFullTableRefusesNewKeysAndKeepsTheOld) {
   EXPECT_EQ(table.find_or_make(8), 1u);
   EXPECT_EQ(table.find_or_make(9), RowTable::kNone);
   EXPECT_EQ(table.find_or_make(8), 1u);
+}
+
+TEST(RowTable, ErasedRowsAreGoneAndAllOthersAreFoundInEveryOrder) {
+  RowTable table(shape_of(OptimizerKind::kSgd, 2));
+  std::unordered_map<uint64_t, float> expected;
+  Prng random(5);
+  for (int i = 0; i < 200'000; ++i) {
+    const uint64_t key = random.below(3000);  // Long runs in the index.
+    if (random.below(2) == 0) {
+      table.erase(key);
+      expected.erase(key);
+      continue;
+    }
+    const bool is_new = !expected.contains(key);
+    const uint32_t row = table.find_or_make(key);
+    if (is_new) {
+      std::vector<float> fresh(2);
+      table.shape().make_record(key, fresh.data());
+      ASSERT_EQ(table.record(row)[0], fresh[0]) << "of another key, before";
+    }
+    table.record(row)[0] = expected[key] = static_cast<float>(i);
+  }
+  EXPECT_EQ(table.size(), expected.size());
+  EXPECT_LE(table.end(), 3000u) << "numbers are used again";
+  for (uint64_t key = 0; key < 3000; ++key) {
+    const uint32_t row = table.find(key);
+    ASSERT_EQ(row != RowTable::kNone, expected.contains(key));
+    if (row == RowTable::kNone) continue;
+    ASSERT_EQ(table.key(row), key);
+    ASSERT_EQ(table.record(row)[0], expected.at(key));
+  }
+}
+
+TEST(OldestFirst, GivesTheOldestHoweverOftenOthersWereTouched) {
+  OldestFirst order;
+  std::unordered_map<uint64_t, uint32_t> times;
+  Prng random(6);
+  const auto time_of = [&](uint64_t key) -> std::optional<uint32_t> {
+    const auto found = times.find(key);
+    if (found == times.end()) return std::nullopt;
+    return found->second;
+  };
+  for (uint32_t now = 1; now <= 20'000; ++now) {
+    const uint64_t key = random.below(300);
+    if (!times.contains(key)) order.add(key, now);
+    times[key] = now;
+    if (random.below(5) == 0) times.erase(random.below(300));  // Gone without a word.
+    if (now % 7 != 0) continue;
+    const uint32_t limit = now - static_cast<uint32_t>(random.below(400));
+    std::optional<uint64_t> expected;
+    for (const auto& [one, time] : times) {
+      if (time >= limit) continue;
+      if (!expected || std::pair(time, one) < std::pair(times.at(*expected), *expected)) {
+        expected = one;
+      }
+    }
+    ASSERT_EQ(order.take_before(limit, time_of), expected) << now;
+    if (expected) times.erase(*expected);
+  }
 }
 
 /// Each optimiser against its published rule in double precision.

@@ -84,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"delay_2", 3, Forecast::kNone, 1, {0.618, 0.28, 0.052}},
         Row{"delay_3", 4, Forecast::kNone, 1, {0.445, 0.20, 0.035}},
         Row{"forecast_by_last_mean", 2, Forecast::kPrevious, 1, {0.62, 0.52, 0.50}},
+        Row{"own_gradient", 2, Forecast::kLocal, 4, {2.00, 3.00, 3.80}},
         Row{"own_share_of_2_fresh", 2, Forecast::kLocalAndPrevious, 2, {1.00, 0.78, 0.70}},
         Row{"own_share_of_4_fresh", 2, Forecast::kLocalAndPrevious, 4, {0.76, 0.62, 0.58}},
         Row{"own_share_of_8_fresh", 2, Forecast::kLocalAndPrevious, 8, {0.68, 0.57, 0.54}}),

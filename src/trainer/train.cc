@@ -7,9 +7,8 @@
 
 #include "base/assert.h"
 #include "pipeline/weights_hash.h"
-#include "trainer/adamw.h"
-#include "trainer/mlp.h"
 #include "trainer/sgd.h"
+#include "trainer/train_parts.h"
 
 namespace sumcast::trainer {
 namespace {
@@ -19,50 +18,6 @@ Duration median(std::vector<Duration> spans) {
   const auto middle = spans.begin() + static_cast<ptrdiff_t>(spans.size() / 2);
   std::nth_element(spans.begin(), middle, spans.end());
   return *middle;
-}
-
-Mlp make_model(const FashionMnist& data, const TrainOptions& options) {
-  std::vector<int> widths = {static_cast<int>(data.training.pixels_per_image())};
-  widths.insert(widths.end(), options.hidden.begin(), options.hidden.end());
-  widths.push_back(kClasses);
-  return Mlp(widths, options.seed);
-}
-
-size_t images_used(const FashionMnist& data, const TrainOptions& options) {
-  if (options.limit_images == 0) return data.training.count;
-  return std::min(data.training.count, static_cast<size_t>(options.limit_images));
-}
-
-Result<void> check(const FashionMnist& data, Place place, const TrainOptions& options) {
-  if (const auto problems = options.validate(); !problems.empty()) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}", fmt::join(problems, "; ")));
-  }
-  const size_t per_step =
-      static_cast<size_t>(options.batch) * static_cast<size_t>(options.accumulate) * place.world;
-  if (const size_t images = images_used(data, options); images < per_step) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} images are too few for one step of {} workers with a batch of {}; "
-                            "use more images or a smaller batch",
-                            images, place.world, options.batch));
-  }
-  const auto steps =
-      static_cast<uint64_t>(options.epochs) * (images_used(data, options) / per_step);
-  if (options.pipeline.width > steps) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("a width of {} is more than the {} steps of the run; use a smaller width "
-                    "or more epochs",
-                    options.pipeline.width, steps));
-  }
-  return {};
-}
-
-std::unique_ptr<pipeline::UpdateRule> make_rule(const TrainOptions& options) {
-  if (options.optimiser == Optimiser::kSgd) return std::make_unique<Sgd>(options.momentum);
-  AdamW::Options adam;
-  adam.beta1 = options.momentum;
-  adam.decay = options.weight_decay;
-  return std::make_unique<AdamW>(adam);
 }
 
 /// Passes on, and adds up the time that the caller spends in it.
@@ -236,7 +191,8 @@ Result<TrainOutcome> train(const FashionMnist& data, Place place, const TrainOpt
                            const ClockFn& now) {
   SUMCAST_ASSERT(now);
   SUMCAST_ASSERT(averager.rank() == place.rank.value && averager.ranks() == place.world);
-  if (auto checked = check(data, place, options); !checked) return fail(checked.error());
+  if (auto checked = check_training(data, place.world, options); !checked)
+    return fail(checked.error());
   return Run(data, place, options, averager, now).all(progress);
 }
 

@@ -194,6 +194,15 @@ void big() {
   kv.Wait(kv.ZPull(keys, &pulled));
   CHECK_EQ(pulled.size(), count);
   for (size_t i = 0; i < count; ++i) CHECK_EQ(pulled[i], 2 * vals[i]);
+  // Into an array that has the size: parts are received in their places.
+  std::fill(pulled.begin(), pulled.end(), -1.0f);
+  kv.Wait(kv.ZPull(keys, &pulled));
+  for (size_t i = 0; i < count; ++i) CHECK_EQ(pulled[i], 2 * vals[i]);
+  // Pushed from where it is pulled into.
+  ps::SArray<float> both;
+  both.CopyFrom(vals);
+  kv.Wait(kv.ZPushPull(keys, both, &both));
+  for (size_t i = 0; i < count; ++i) CHECK_EQ(both[i], 3 * vals[i]);
 }
 
 void callbacks() {

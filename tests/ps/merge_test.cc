@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "job.h"
 
@@ -87,6 +89,55 @@ TEST(Merge, AWorkerThatSumsIsKilled) {
       EXPECT_THAT(job.output(i), HasSubstr("exact"));
       EXPECT_THAT(job.output(i), HasSubstr("has died"));
     }
+  }
+}
+
+/// Kills these processes (indices) of a job with replicas one after another, at moments of its
+/// load, and expects that all other workers find exact sums.
+void kill_under_load(const std::string& name, int servers, unsigned seed, int rounds,
+                     std::vector<size_t> dead) {
+  SCOPED_TRACE(name + ", seed " + std::to_string(seed));
+  Job job(servers, kWorkers, {"SUMCAST_PS_REPLICAS=1"});
+  job.add_all({program("merge"), name, std::to_string(rounds)}, kWorkers);
+  const size_t first = static_cast<size_t>(servers) + 1;
+  for (size_t i = first; i < job.size(); ++i) ASSERT_TRUE(job.saw(i, "ready")) << job.output(i);
+  std::mt19937 random(seed);
+  for (const size_t index : dead) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
+    job.process(index).send_signal(SIGKILL);
+  }
+  for (size_t i = first; i < job.size(); ++i) {
+    if (std::find(dead.begin(), dead.end(), i) != dead.end()) continue;
+    EXPECT_EQ(job.wait(i), 0) << job.output(i);
+    EXPECT_THAT(job.output(i), HasSubstr("exact"));
+    EXPECT_THAT(job.output(i), testing::AnyOf(HasSubstr("has died"), HasSubstr("stands in for")));
+  }
+}
+
+TEST(Merge, WithReplicasSumsAreExactAndServersSeeLess) {
+  for (const int servers : {2, 3}) {
+    const Counts merged = run("sums", servers, {"SUMCAST_PS_REPLICAS=1"});
+    const Counts each = run("sums", servers, {"SUMCAST_PS_REPLICAS=1", "SUMCAST_PS_MERGE=0"});
+    EXPECT_LT(merged.keys, each.keys);
+  }
+}
+
+TEST(Merge, AServerWithAReplicaIsKilled) {
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const int servers = 2 + static_cast<int>(seed % 2);
+    kill_under_load("sums", servers, seed, 500, {1 + seed % static_cast<size_t>(servers)});
+  }
+}
+
+TEST(Merge, AWorkerThatSumsIsKilledWhereServersHaveReplicas) {
+  for (unsigned seed = 0; seed < 2; ++seed) kill_under_load("orphans", 2, seed, 500, {3});
+}
+
+TEST(Merge, AServerAndAWorkerThatSumsAreKilled) {
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const std::vector<size_t> dead =
+        seed % 2 == 0 ? std::vector<size_t>{1, 3} : std::vector<size_t>{4, 2};
+    kill_under_load("orphans", 2, seed, 500, dead);
   }
 }
 

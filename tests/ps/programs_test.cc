@@ -1,4 +1,5 @@
 // ps-lite's own five tests, written anew, and cases that it failed or had no test for.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -53,6 +54,45 @@ TEST(Programs, ResendWithoutLossChangesNothing) {
   Job job(2, 4, {"PS_RESEND=1"});
   job.add_all({program("kv_app"), "2"}, 2);
   job.expect_success();
+}
+
+TEST(Programs, UrgentMessagesFirstAndFewFramesQueued) {
+  for (const Environment& how :
+       {Environment{"DMLC_PS_VAN_TYPE=p3"}, Environment{"DMLC_PS_VAN_TYPE=p3", "SUMCAST_PS_LEND=0"},
+        Environment{"DMLC_PS_WATER_MARK=1"}}) {
+    Job job(2, 2, how);
+    job.add_all({program("kv_app"), "2"}, 1);
+    job.expect_success();
+    Job big(3, 1, how);
+    big.add_all({program("cases"), "big"}, 1);
+    big.expect_success();
+  }
+}
+
+TEST(Programs, ALocalJobDoesWithoutTheSchedulersName) {
+  Job job(2, 2, {"DMLC_LOCAL=1", "DMLC_PS_ROOT_URI=no.such.host.invalid"});
+  job.add_all({program("kv_app")}, 2);
+  job.expect_success();
+}
+
+TEST(Programs, TheSchedulerListensOnAllAddressesUnderKubernetes) {
+  Job job(1, 1, {"DMLC_USE_KUBERNETES=1"});
+  job.add_all({program("connection")}, 1);
+  job.expect_success();
+}
+
+TEST(Programs, VerbosityShowsWhoComesAndEachMessage) {
+  Job job(1, 1, {"PS_VERBOSE=2", "DMLC_ENABLE_RDMA=1"});
+  job.add_all({program("kv_app")}, 1);
+  job.expect_success();
+  EXPECT_THAT(job.output(0), testing::HasSubstr("assign rank=8"));
+  EXPECT_THAT(job.output(1), testing::HasSubstr("receives 9 => 8: request"));
+  EXPECT_THAT(job.output(2), testing::HasSubstr("is connected to others"));
+  EXPECT_THAT(job.output(2), testing::HasSubstr("without meaning here: DMLC_ENABLE_RDMA"));
+  Job quiet(1, 1);
+  quiet.add_all({program("kv_app")}, 1);
+  quiet.expect_success();
+  EXPECT_THAT(quiet.output(1), testing::Not(testing::HasSubstr("receives")));
 }
 
 TEST(Programs, KeysSpreadByHash) {

@@ -24,6 +24,7 @@ LIMITS = [
     ({"forecast": "none"}, 0.9, 1, 0.100), ({"width": 3, "forecast": "none"}, 0.0, 1, 0.618),
     ({"width": 4, "forecast": "none"}, 0.9, 1, 0.035),
     ({"forecast": "previous"}, 0.0, 1, 0.62), ({"forecast": "previous"}, 0.9, 1, 0.50),
+    ({"forecast": "local"}, 0.0, 2, 2.00), ({"forecast": "local"}, 0.9, 4, 3.80),
     ({"forecast": "local-and-previous"}, 0.9, 2, 0.70),
     ({"forecast": "local-and-previous"}, 0.5, 4, 0.62),
 ]

@@ -293,6 +293,53 @@ def test_an_attached_table_steps_with_the_optimizer(tables):
     assert table.counters()["rounds"] == 2
 
 
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adagrad", "adam"])
+def test_a_scheduler_of_torch_drives_the_rate(tables, name):
+    table = tables(optimizer=name, lr=0.05, eps=1e-10 if name == "adagrad" else None)
+    twin = twin_of(table, "sum")
+    ours, theirs = table.as_optimizer(), OPTIMIZERS[name](list(twin.parameters()))
+    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(one, 6) for one in (ours, theirs)]
+    places = torch.arange(len(VOCABULARY))
+    offsets = torch.arange(0, len(VOCABULARY), 3)
+    rates = []
+    for _ in range(8):
+        for out, optimizer in ((table(VOCABULARY, offsets), ours), (twin(places, offsets), theirs)):
+            theirs.zero_grad()
+            some_loss(out).backward()
+            optimizer.step()
+        for schedule in schedules:
+            schedule.step()
+        rates.append(table.lr)
+        torch.testing.assert_close(table.rows(VOCABULARY), twin.weight.detach(), rtol=2e-5, atol=2e-6)
+    assert len(set(rates)) > 5 and min(rates) < 0.01
+    with pytest.raises(ValueError, match="rate -1"):
+        table.lr = -1.0
+    assert table.lr == rates[-1]
+
+
+def test_rows_are_admitted_and_evicted(tables):
+    table = tables(lr=1.0, admit_after=2, evict_after=4, max_rows=1000)
+    key, other, offsets = VOCABULARY[:1], VOCABULARY[1:2], torch.tensor([0])
+    new = table.rows(key).clone()
+
+    def train(keys):
+        table(keys, offsets).sum().backward()
+        table.step()
+
+    for _ in range(2):
+        train(key)
+        assert torch.equal(table.rows(key), new)
+    train(key)
+    assert torch.equal(table.rows(key), new - 1)
+    assert table.counters()["rows_held"] == 1
+    for _ in range(3):
+        train(other)
+    assert torch.equal(table.rows(key), new - 1)
+    train(other)
+    assert torch.equal(table.rows(key), new)
+    assert table.counters()["rows_held"] == 1
+
+
 def test_hot_keys_from_a_file_a_list_and_by_themselves(tables, tmp_path):
     file = tmp_path / "hot.json"
     file.write_text('{"keys": [{"key": "0xffffffffffffffff"}, {"key": "0x0000000000000007"}]}')

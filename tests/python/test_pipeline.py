@@ -174,7 +174,8 @@ def test_a_forecast_is_the_optimisers_own_next_update_and_leaves_no_trace(rule):
     assert torch.equal(torch.get_rng_state(), random)
 
 
-def test_the_default_estimate_is_the_last_mean_with_the_own_share_fresh():
+@pytest.mark.parametrize("forecast", ["auto", "local-and-previous"])
+def test_estimates_are_the_own_gradient_or_the_last_mean_with_the_own_share_fresh(forecast):
     size, nets_seen = 3, []
 
     def then(step, nets, wrapped):
@@ -183,13 +184,15 @@ def test_the_default_estimate_is_the_last_mean_with_the_own_share_fresh():
             return
         newest, last = engine.under_way[-1], engine.last
         for i, estimate in enumerate(engine.estimate(newest)):
-            assert torch.equal(estimate, last.mean[i] + (newest.own[i] - last.own[i]))
+            expected = (size * newest.own[i] if forecast == "auto"
+                        else last.mean[i] + (newest.own[i] - last.own[i]))
+            assert torch.equal(estimate, expected)
         # Forecasts differ between ranks; what they forecast from does not.
         assert not torch.equal(nets[0][0].weight, nets[1][0].weight)
         check_same(wrapped[0]._committed, wrapped[1]._committed)
         nets_seen.append(step)
 
-    emulated(size, 8, then=then)
+    emulated(size, 8, then=then, forecast=forecast)
     assert nets_seen == [4, 5, 6, 7]
 
 

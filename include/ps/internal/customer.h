@@ -47,6 +47,10 @@ class Customer {
   /// The request cannot succeed: WaitRequest fails with this text. The first one stays.
   void FailRequest(int timestamp, const std::string& why);
 
+  /// The values that this server answers to a pull may be received right here, if they fill it. The
+  /// memory is the library's to write until the request is done or WaitRequest has failed.
+  void OfferRoom(int timestamp, int server_rank, const SArray<char>& room);
+
   /// Hands a message in as if it had come from outside.
   void Accept(const Message& recved);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,23 @@ std::string PartProblem(const KVPairs<Val>& part) {
   }
   if (part.lens.size() == part.keys.size() && total == part.vals.size()) return "";
   return "a server answered a pull with lens that do not fit its keys and values";
+}
+
+/// Parts may have been received in `to` already (Customer::OfferRoom). Those that stand in another
+/// place than their own, because lengths are not what was expected, are taken out.
+template <typename Val>
+void TakeOutMisplaced(std::vector<KVPairs<Val>>* parts, const Val* to, size_t total) {
+  const std::less<const Val*> before{};
+  size_t at = 0;
+  for (KVPairs<Val>& part : *parts) {
+    const Val* const here = part.vals.data();
+    if (!part.vals.empty() && here != to + at && !before(here, to) && before(here, to + total)) {
+      SArray<Val> copy;
+      copy.CopyFrom(here, part.vals.size());
+      part.vals = copy;
+    }
+    at += part.vals.size();
+  }
 }
 
 /// Fills vals (and lens, unless null) in the order of `keys` from the servers' parts, which it may
@@ -97,9 +115,11 @@ std::string Gather(const SArray<Key>& keys, std::vector<KVPairs<Val>>* parts, si
 
   Val* to = vals->data();
   if (hashed_over == 0) {
+    TakeOutMisplaced(parts, static_cast<const Val*>(to), total_vals);
     size_t at = 0;
     for (const KVPairs<Val>& part : *parts) {
-      if (!part.vals.empty()) std::memcpy(to, part.vals.data(), part.vals.size() * sizeof(Val));
+      if (!part.vals.empty() && part.vals.data() != to)
+        std::memcpy(to, part.vals.data(), part.vals.size() * sizeof(Val));
       to += part.vals.size();
       for (size_t i = 0; lens != nullptr && i < part.keys.size(); ++i, ++at) {
         (*lens)[at] = static_cast<int>(LengthAt(part, i));

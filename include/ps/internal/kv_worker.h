@@ -132,6 +132,7 @@ class KVWorker : public SimpleApp {
     const bool hashed = Slice(kvs, &sliced);
     const int ts = obj_->NewRequest(kServerGroup);
     AddGather(ts, keys, vals, lens, hashed, cb);
+    if (!hashed && lens == nullptr) OfferRooms(ts, sliced, keys.size(), kvs.vals, vals);
     Send(ts, false, true, cmd, sliced);
     return ts;
   }
@@ -149,6 +150,7 @@ class KVWorker : public SimpleApp {
     const bool hashed = Slice(kvs, &sliced);
     const int ts = obj_->NewRequest(kServerGroup);
     AddGather(ts, keys, outs, lens, hashed, cb);
+    if (!hashed && lens == nullptr) OfferRooms(ts, sliced, keys.size(), vals, outs);
     Send(ts, true, true, cmd, sliced);
     return ts;
   }
@@ -198,6 +200,25 @@ class KVWorker : public SimpleApp {
         cb();
       }
     });
+  }
+
+  /// If all keys have equally many values, it is known where each server's will stand.
+  template <typename Vals>
+  void OfferRooms(int ts, const SlicedKVs& sliced, size_t keys, const SArray<Val>& pushed,
+                  Vals* vals) {
+    if (slicer_ || keys == 0 || vals->empty() || vals->size() % keys != 0) return;
+    const std::less<const Val*> before{};
+    Val* const begin = vals->data();
+    // What is pushed must stay as it is until all servers have it.
+    if (before(begin, pushed.end()) && before(pushed.begin(), begin + vals->size())) return;
+    const size_t width = vals->size() / keys;
+    size_t at = 0;
+    for (size_t i = 0; i < sliced.size(); ++i) {
+      const size_t count = sliced[i].second.keys.size() * width;
+      obj_->OfferRoom(ts, static_cast<int>(i),
+                      SArray<char>(reinterpret_cast<char*>(begin + at), count * sizeof(Val)));
+      at += count;
+    }
   }
 
   /// Keeps the values of a response; false if it has none.

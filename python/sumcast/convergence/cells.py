@@ -17,7 +17,8 @@ WARMUP = 0.05  # Share of the steps in which the rate rises; then it falls along
 VARIANTS = {
     "sync": {"width": 1},
     "plain": {"forecast": "none"},
-    "forecast": {},
+    "local": {},
+    "forecast": {"forecast": "local-and-previous"},
     "warm-up": {"warmup_steps": "a tenth"},
     "previous": {"forecast": "previous"},
     "compensation": {"forecast": "none", "compensation": "plain"},

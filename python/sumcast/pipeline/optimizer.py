@@ -82,7 +82,7 @@ class Optimizer(StandIn):
         if options.widest == 1:
             options.forecast = "none"
         if options.forecast == "auto":
-            options.forecast = "local-and-previous" if accumulates(self.inner) else "none"
+            options.forecast = "local" if accumulates(self.inner) else "none"
         if options.forecast != "none":
             options.warmup_steps = max(1, options.warmup_steps)
 

@@ -31,8 +31,8 @@ class Options:
     """Where the next gradient is computed: at the committed weights ("none"), or where the
     optimiser's own rule would take them by an estimate of each mean under way: the last mean
     ("previous"), the own gradient ("local"), or the last mean with the own share of it replaced by the
-    fresh one ("local-and-previous": SAPipe's local_prev_sync, NeurIPS 2022). "auto": the latter,
-    unless the optimiser is plain SGD without momentum, which a forecast makes less stable."""
+    fresh one ("local-and-previous": SAPipe's local_prev_sync, NeurIPS 2022). "auto": "local", whose
+    estimates are on average over ranks the mean under way; "none" for SGD without momentum."""
     compensation: str = "none"
     """First-order correction of a late gradient for what the weights moved since: g takes
     s g g (w - w_then), or with "adaptive" s g g / sqrt(g g + eps) (w - w_then), in addition

@@ -1,0 +1,87 @@
+// A real sumcastd for tests, that can be killed and come back, and a training with every kind of
+// operation in it, whose bits are known.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "sparse/test_job.h"
+
+namespace sumcast::sparse {
+
+inline constexpr uint32_t kRounds = 24;
+
+/// A daemon of the key that test jobs have. Defined in recovery_test.cc.
+class Daemon {
+ public:
+  /// @param listen  where one was that has died, to be that one again.
+  explicit Daemon(const std::string& listen = "127.0.0.1:0");
+  /// Kills it, and waits for its end.
+  ~Daemon();
+  const std::string& address() const { return address_; }
+  /// From any thread; without a farewell.
+  void kill() const;
+
+ private:
+  struct Running;
+  std::unique_ptr<Running> running_;
+  std::string address_;
+};
+
+/// What one job saw, over its workers.
+struct Outcome {
+  Rows final;
+  uint64_t failovers = 0, returns = 0, repeated = 0;
+};
+
+/// Rounds with every kind of operation between them: flushes, other hot keys, reading, sums.
+inline void train(Worker& worker, uint32_t rank, const Options& options, Rows& final,
+                  const std::function<void(uint32_t round)>& on_round, uint32_t rounds = kRounds) {
+  const auto good = [](const Result<void>& done) {
+    EXPECT_TRUE(done.has_value()) << done.error().what;
+    return done.has_value();
+  };
+  ASSERT_TRUE(good(worker.set_hot(hot_keys(30))));
+  std::vector<uint64_t> keys = batch(rank, 0);
+  ASSERT_TRUE(good(worker.pull(keys)));
+  for (uint32_t round = 0; round < rounds; ++round) {
+    on_round(round);
+    if (round % 8 == 7) {
+      ASSERT_TRUE(good(worker.set_hot(hot_keys(round))));
+      ASSERT_TRUE(good(worker.pull(keys)));
+    }
+    const std::vector<float> gradients = gradients_of(worker, rank, round, keys);
+    std::array<double, 1> number = {rank + 0.5};
+    ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
+    ASSERT_EQ(number[0], options.workers * options.workers / 2.0);
+    const std::vector<uint64_t> next = batch(rank, round + 1);
+    std::vector<float> dense(700, static_cast<float>(rank + round));
+    ASSERT_TRUE(good(worker.push_pull(gradients.data(), next, dense)));
+    const uint32_t sum = options.workers * (options.workers - 1) / 2 + options.workers * round;
+    ASSERT_THAT(dense, testing::Each(static_cast<float>(sum)));
+    keys = next;
+    if (round % 3 == 0) {
+      ASSERT_TRUE(good(worker.flush()));
+    }
+    if (round % 5 == 4) {
+      std::vector<float> rows(keys.size() * 6);
+      ASSERT_TRUE(good(worker.peek(keys, rows.data())));
+      ASSERT_TRUE(good(worker.pull(keys)));
+      for (size_t i = 0; i < keys.size(); ++i) {
+        ASSERT_EQ(std::memcmp(worker.row(i), rows.data() + 6 * i, 6 * sizeof(float)), 0);
+      }
+    }
+  }
+  ASSERT_TRUE(good(worker.set_hot({})));
+  std::vector<uint64_t> all;
+  for (const auto& [key, row] : reference(options, rounds)) all.push_back(key);
+  std::vector<float> rows(all.size() * 6);
+  ASSERT_TRUE(good(worker.peek(all, rows.data())));
+  if (rank != 0) return;
+  for (size_t i = 0; i < all.size(); ++i) {
+    final[all[i]].assign(rows.data() + 6 * i, rows.data() + 6 * i + 6);
+  }
+}
+
+}  // namespace sumcast::sparse

@@ -1,0 +1,17 @@
+"""What `import sumcast` alone gives, as the documents use it."""
+
+import subprocess
+import sys
+
+
+def test_the_modules_that_documents_name_need_no_import_of_their_own():
+    program = "import sumcast; print(sumcast.torch.stats()['groups'], sumcast.pipeline.Optimizer.__name__)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[-1] == "Optimizer"
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    program = "import sumcast; sumcast.tensorflow"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert "AttributeError: module 'sumcast' has no attribute 'tensorflow'" in ran.stderr
