@@ -173,13 +173,20 @@ Result<void> Pipeline::restore(std::span<const std::byte> bytes) {
     kept.hashed = in.number() != 0;
     const uint64_t facts = in.number();
     const uint64_t others = kept.hashed ? 1 + kWitnesses : 1;
-    if (facts != 0 && facts != others && facts != others + kStepTimes * averager_.ranks()) {
+    const bool wants_facts = kept.hashed || guard_.has_value();
+    if ((facts == 0 && wants_facts) ||
+        (facts != 0 && facts != others && facts != others + kStepTimes * averager_.ranks())) {
       in.refuse("its numbers contradict each other");
     }
     for (uint64_t i = 0; i < facts && !in.failed(); ++i) kept.facts.push_back(in.real());
     if (in.number() != 0) kept.storage = in.floats(n);
     if (in.number() != 0) kept.own = in.floats(n);
     if (in.number() != 0) kept.then = in.floats(n);
+    const bool under_way = index >= next - in_flight;
+    if ((under_way && late_count() > 0 && kept.storage.empty()) ||
+        (needs_own(forecast_) && kept.own.empty())) {
+      in.refuse("gradients under way are missing");
+    }
   }
   if (auto read = in.finish(); !read) return read;
   if (retuner_ && !retuner_->restore(tuning)) {

@@ -36,7 +36,11 @@ enum class Forecast : uint8_t {
 /// (DC-ASGD, ICML 2017).
 enum class Compensation : uint8_t { kNone = 0, kPlain = 1, kAdaptive = 2 };
 
-std::string_view name_of(Forecast forecast);          ///< "auto", "none", "previous", ...
+std::string_view name_of(Forecast forecast);  ///< "auto", "none", "previous", ...
+/// Whether a rank keeps its own gradients while their mean is under way.
+constexpr bool needs_own(Forecast forecast) {
+  return forecast == Forecast::kLocal || forecast == Forecast::kLocalAndPrevious;
+}
 std::string_view name_of(Compensation compensation);  ///< "none", "plain", "adaptive".
 
 struct PipelineOptions {

@@ -17,10 +17,6 @@ static_assert(kWidthMax + 1 < kFreshSlot);
 /// Parameters that are forecast at a time: a handful of arrays of it fit the first-level cache.
 constexpr size_t kTile = 1024;
 
-bool needs_own(Forecast forecast) {
-  return forecast == Forecast::kLocal || forecast == Forecast::kLocalAndPrevious;
-}
-
 }  // namespace
 
 Pipeline::Pipeline(const PipelineOptions& options, const UpdateRule& rule, Averager& averager,
@@ -109,8 +105,10 @@ Result<StepReport> Pipeline::flush() {
     const Flight& oldest = flight(next_ - in_flight_);
     const Instant begun = oldest.begun;
     const bool last = in_flight_ == 1 && !oldest.arrived;
-    if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
+    // Before it is applied: that may change the way, and this was the one before.
+    if (auto done = arrive(next_ - in_flight_); !done) return fail(done.error().within("flush"));
     if (last && tunes_) retuner_->drained(begun);
+    if (auto done = apply_oldest(report); !done) return fail(done.error().within("flush"));
   }
   draining_ = false;
   forecast_weights();

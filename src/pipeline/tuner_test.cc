@@ -221,7 +221,7 @@ TEST(Tuner, AWayThatBreaksItsPromiseIsLeftAgain) {
 
 TEST(Tuner, AloneOrWithoutTimesItStaysAsItIs) {
   Tuner alone(TunerOptions{}, 4, 1, kBytes);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(alone.observe({0.01, 0.01, 0}).has_value());
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(alone.observe({0.01, 0.02, 0}).has_value());
   EXPECT_EQ(alone.choice().width, 1u);
   Tuner tuner = tuner_of();
   for (const StepTimes& times : {StepTimes{}, StepTimes{0.01, NAN, 0}, StepTimes{INFINITY, 1, 0}}) {

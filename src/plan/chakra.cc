@@ -37,6 +37,8 @@ constexpr const char* kVersionText = "0.0.4";
 
 /// No trace has more: bytes of a sum (a petabyte), microseconds of a node (thirty years).
 constexpr double kValueMax = 1e15;
+/// A start may be a time of day, counted from 1970: whatever a double holds exactly.
+constexpr double kStartMax = 9e15;
 
 /// A message under construction.
 class Message {
@@ -173,7 +175,7 @@ bool read_node(std::string_view bytes, NodeRead& into) {
       return false;
     }
   }
-  if (into.start_us > kValueMax) into.problem = "its start is thirty years off";
+  if (into.start_us > kStartMax) into.problem = "its start is beyond what can be";
   if (into.duration_us > kValueMax) into.problem = "it takes thirty years";
   return in.ConsumedEntireMessage();
 }

@@ -87,7 +87,9 @@ class Run {
       }
       const bool epoch_ends = (step + 1) % per_epoch == 0;
       if (epoch_ends) {
-        if (auto flushed = pipeline_.flush(); !flushed) return fail(flushed.error());
+        auto flushed = pipeline_.flush();
+        if (!flushed) return fail(flushed.error());
+        note(step, *flushed);
       }
       reduce_times_.push_back(averager_.take_spent());
       step_times_.push_back(now_() - start);
@@ -136,15 +138,18 @@ class Run {
   Result<void> advance(int step, float loss, float rate) {
     auto report = pipeline_.step(model_.gradients(), loss, rate);
     if (!report) return fail(report.error());
-    if (report->fell_back) {
-      outcome_.fell_back = step + 1;
-      outcome_.fell_back_reason = *report->fell_back;
-    }
-    if (report->retuned) {
-      outcome_.retunings.push_back(
-          {step + 1, pipeline_.width(), pipeline_.way(), *report->retuned});
-    }
+    note(step, *report);
     return {};
+  }
+
+  void note(int step, const pipeline::StepReport& report) {
+    if (report.fell_back) {
+      outcome_.fell_back = step + 1;
+      outcome_.fell_back_reason = *report.fell_back;
+    }
+    if (report.retuned) {
+      outcome_.retunings.push_back({step + 1, pipeline_.width(), pipeline_.way(), *report.retuned});
+    }
   }
 
   const FashionMnist& data_;

@@ -244,14 +244,15 @@ def test_the_guards_word_is_the_last():
 
 def test_a_checkpoint_goes_on_with_the_choice_bit_by_bit():
     clocks, nets, wrapped = ranks_with_clocks(Network(0.0001, 0.009))
-    advance(clocks, nets, wrapped, range(45))
+    advance(clocks, nets, wrapped, range(46))
     states = [state_of(one) for one in wrapped]
     assert states[0]["wished_width"] == 2 and len(states[0]["under_way"]) == 1
-    advance(clocks, nets, wrapped, range(45, 70))
+    assert states[0]["under_way"][0]["times"]
+    advance(clocks, nets, wrapped, range(46, 70))
     others, copies, resumed = ranks_with_clocks(Network(0.0001, 0.009))
     for one, state in zip(resumed, states):
         one.load_state_dict(state)
-    assert set(advance(others, copies, resumed, range(45, 70))) == {2}
+    assert set(advance(others, copies, resumed, range(46, 70))) == {2}
     for net, copy in zip(nets, copies):
         assert all(torch.equal(a, b) for a, b in zip(weights(net), weights(copy)))
     fixed = ranks_with_clocks(Network(0.0001, 0.009), width=4)[2][0]

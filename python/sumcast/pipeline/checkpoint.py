@@ -3,6 +3,7 @@
 import torch
 
 _VERSION = 2
+_WITHOUT_TIMES = 1  # Before width="auto"; means the same for every fixed width.
 _FLIGHT = ("step", "settings", "buffers", "skip_non_finite", "delayed", "own", "then", "mean", "used",
            "facts", "times")
 
@@ -91,7 +92,7 @@ def _check(optimizer, state, resized):
     def refuse(why):
         raise ValueError(f"sumcast.pipeline: this state does not fit: {why}")
 
-    if not isinstance(state, dict) or state.get("version") != _VERSION:
+    if not isinstance(state, dict) or state.get("version") not in (_WITHOUT_TIMES, _VERSION):
         refuse("it was not saved by a pipeline's state_dict() of this version")
     if engine.steps:
         refuse("the pipeline has made steps already; load into a new one")
@@ -110,7 +111,7 @@ def _restored(saved, resized):
 
     flight = Flight(saved["step"])
     for name in _FLIGHT:
-        setattr(flight, name, _copied(saved[name]))
+        setattr(flight, name, _copied(saved.get(name, [])))
     if resized:
         flight.own = None
         flight.facts = [0.0] * len(flight.facts)

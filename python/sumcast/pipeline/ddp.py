@@ -129,7 +129,9 @@ class _Hook:
         if not self._ddp.find_unused_parameters or not due:
             return gradients
         # DDP leaves .grad alone where no rank used the parameter now, though a mean may be due.
-        optimizer.engine.learn_facts(newest)
+        engine = optimizer.engine
+        learn = lambda: engine.learn_facts(newest)  # noqa: E731
+        engine.retuner.waiting(learn) if engine.tunes else learn()
         flat = optimizer.engine.effective(due[-1])
         fresh = set(optimizer.engine.layout.fresh)
         for number in range(len(gradients)):

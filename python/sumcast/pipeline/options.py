@@ -42,8 +42,9 @@ class Options:
     correction: float = 0.0
     """0 to 1. A late mean g becomes g + correction (g - the mean before it)."""
     clip_norm: float = 0.0
-    """Euclidean norm to which an applied mean is cut; 0: off. With a DDP hook, clip_grad_norm_ after
-    backward() sees the late mean as well, and does the same."""
+    """Euclidean norm to which every applied mean is cut; 0: off. With a DDP hook, clip_grad_norm_
+    after backward() sees the late mean as well, but only the newest where several are applied in one
+    step (a flush, the guard, a change of width under "auto")."""
     skip_non_finite: bool = False
     """A mean that is not finite updates nothing, on all ranks alike. On with a GradScaler."""
     fresh: tuple = ()

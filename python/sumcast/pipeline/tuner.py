@@ -37,7 +37,7 @@ class TunerOptions:
 def joined(sums):
     """(busiest rank, mean step, quickest sum alone or 0) of all ranks' times: TIMES each, in a row."""
     busy, step, drained = sums[0::TIMES], sums[1::TIMES], [s for s in sums[2::TIMES] if s > 0]
-    return max(busy), sum(step) / len(step), min(drained, default=0.0)
+    return max(busy), math.fsum(step) / len(step), min(drained, default=0.0)
 
 
 def pipelined_step(compute, latency, occupancy, width, stolen):
