@@ -12,6 +12,7 @@ Result<void> WatchedAverager::begin_mean(uint32_t slot, std::span<float> values)
   Result<Work> work = start(slot, values);
   if (!work) return fail(work.error());
   means_[slot] = std::move(*work);
+  under_way_[slot] = true;
   open_[slot] = records_;
   spent_[slot] = runtime::monotonic_now() - begun_[slot];
   return {};
@@ -20,9 +21,17 @@ Result<void> WatchedAverager::begin_mean(uint32_t slot, std::span<float> values)
 Result<void> WatchedAverager::finish_mean(uint32_t slot) {
   const Instant start = runtime::monotonic_now();
   Result<void> done = means_[slot].wait();
+  under_way_[slot] = false;
   look();
   waits_.push_back(spent_[slot] + (runtime::monotonic_now() - start));
   return done ? arrived(slot) : done;
+}
+
+void WatchedAverager::settle() {
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    if (under_way_[slot]) static_cast<void>(means_[slot].wait());
+    under_way_[slot] = false;
+  }
 }
 
 void WatchedAverager::look() {

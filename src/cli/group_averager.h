@@ -38,6 +38,8 @@ class WatchedAverager : public pipeline::Averager {
   /// @param call   of the sums of facts.
   WatchedAverager(Group& group, const Call& call) : group_(group), facts_call_(call) {}
   Group& group() { return group_; }
+  /// Waits for the means that nobody has finished, for whoever owns what they write into.
+  void settle();
 
  private:
   /// Begins the operation that will make a mean of `values`.
@@ -48,6 +50,7 @@ class WatchedAverager : public pipeline::Averager {
   Group& group_;
   Call facts_call_;
   std::array<Work, kSlots> means_, sums_;
+  std::array<bool, kSlots> under_way_{};  ///< Of the means.
   std::array<Instant, kSlots> begun_{};
   std::array<Duration, kSlots> spent_{};
   std::vector<Duration> waits_;
@@ -80,6 +83,9 @@ class GatherAverager final : public WatchedAverager {
   /// @param encoder  of the pipeline whose means these are: begin_mean() is called right after its
   ///                 encode(), and what its message() says is what travels. Outlives this.
   GatherAverager(Group& group, const pipeline::Encoder& encoder);
+  /// Waits for what is under way, at most until it times out: it writes into buffers of this
+  /// object.
+  ~GatherAverager() override { settle(); }
 
  private:
   Result<Work> start(uint32_t slot, std::span<float> values) override;

@@ -26,6 +26,7 @@ struct PipeBenchOptions {
   PipeScope scope = PipeScope::kAll;
   bool json = false;
   std::string report;       ///< HTML file; empty: none.
+  std::string accuracy;     ///< Results of bench convergence that the report shows; empty: none.
   std::string predictions;  ///< Where predictions are appended before a block's first cell.
   std::string results;      ///< Predictions and cells are appended here, and taken up from here.
   std::optional<Duration> patience;  ///< No cell begins later than this; unset: all run.

@@ -9,9 +9,11 @@
 #include <iterator>
 #include <memory>
 
+#include "cli/pipe_accuracy.h"
 #include "cli/pipe_bench.h"
 #include "cli/pipe_print.h"
 #include "cli/pipe_worker.h"
+#include "cli/result_lines.h"
 #include "lab/interrupt.h"
 #include "runtime/clock.h"
 #include "runtime/environment.h"
@@ -38,6 +40,13 @@ int complain(const std::string& what, int code) {
 
 Result<void> write_report(const PipeBenchOptions& options, const std::vector<PipeRow>& rows) {
   report::PipelineReportData data = pipe_report(rows);
+  if (!options.accuracy.empty()) {
+    const auto runs = read_result_lines<ConvergenceRun>(options.accuracy, run_from_json);
+    if (!runs) return fail(runs.error());
+    if (auto added = add_accuracy(rows, *runs, data); !added) {
+      return fail(added.error().within(options.accuracy));
+    }
+  }
   data.setting = fmt::format("sumcast {} bench pipeline, workers in network namespaces, {}",
                              SUMCAST_VERSION, runtime::wall_time_text());
   std::ofstream file(options.report, std::ios::binary | std::ios::trunc);
@@ -159,6 +168,8 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
     decisions->excludes(command->get_option(name));
   }
   command->add_option("--report", options->report, "HTML file with time lines and predictions");
+  command->add_option("--accuracy", options->accuracy,
+                      "For the report: results of sumcast bench convergence");
   command->add_option("--predictions", options->predictions,
                       "File to append predictions to before the first cell runs");
   command->add_flag("--json", options->json, "One object per cell");

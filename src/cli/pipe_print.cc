@@ -21,20 +21,6 @@ std::string time_text(double seconds) {
   return report::format_duration(Duration(static_cast<int64_t>(seconds * 1e9)));
 }
 
-/// Rows of one decision lie side by side.
-std::vector<std::vector<const PipeRow*>> groups_of(const std::vector<PipeRow>& rows) {
-  std::vector<std::vector<const PipeRow*>> groups;
-  for (const PipeRow& row : rows) {
-    const PipeRow* const before = groups.empty() ? nullptr : groups.back().front();
-    if (before == nullptr || before->model != row.model || before->ratio != row.ratio ||
-        before->workers != row.workers || before->delay != row.delay) {
-      groups.emplace_back();
-    }
-    groups.back().push_back(&row);
-  }
-  return groups;
-}
-
 double error_of(const PipeRow& row) { return row.predicted.step_s / row.step_s - 1; }
 
 template <typename Wanted>
@@ -98,6 +84,19 @@ std::string heading(const PipeRow& row) {
 
 }  // namespace
 
+std::vector<std::vector<const PipeRow*>> decisions_of(const std::vector<PipeRow>& rows) {
+  std::vector<std::vector<const PipeRow*>> groups;
+  for (const PipeRow& row : rows) {
+    const PipeRow* const before = groups.empty() ? nullptr : groups.back().front();
+    if (before == nullptr || before->model != row.model || before->ratio != row.ratio ||
+        before->workers != row.workers || before->delay != row.delay) {
+      groups.emplace_back();
+    }
+    groups.back().push_back(&row);
+  }
+  return groups;
+}
+
 PipeVerdict verdict_on(const std::vector<PipeRow>& rows) {
   PipeVerdict verdict;
   std::vector<double> errors;
@@ -106,7 +105,7 @@ PipeVerdict verdict_on(const std::vector<PipeRow>& rows) {
   std::sort(errors.begin(), errors.end());
   verdict.error_median = errors[errors.size() / 2];
   verdict.error_worst = errors.back();
-  for (const auto& group : groups_of(rows)) {
+  for (const auto& group : decisions_of(rows)) {
     const auto by = [&](const auto& time) {
       return *std::min_element(group.begin(), group.end(), [&](const PipeRow* a, const PipeRow* b) {
         return time(*a) < time(*b);
@@ -123,7 +122,7 @@ PipeVerdict verdict_on(const std::vector<PipeRow>& rows) {
 
 std::string pipe_text(const std::vector<PipeRow>& rows) {
   std::string text;
-  for (const auto& group : groups_of(rows)) {
+  for (const auto& group : decisions_of(rows)) {
     text += "\n" + heading(*group.front()) + "\n";
     report::Table table({{"mode", report::Align::kLeft},
                          {"step"},
@@ -161,7 +160,7 @@ report::PipelineReportData pipe_report(const std::vector<PipeRow>& rows) {
   const PipeVerdict verdict = verdict_on(rows);
   data.error_median = verdict.error_median;
   data.error_worst = verdict.error_worst;
-  for (const auto& group : groups_of(rows)) {
+  for (const auto& group : decisions_of(rows)) {
     report::PipelineSection& section = data.sections.emplace_back();
     section.heading = heading(*group.front());
     for (const PipeRow* row : group) {

@@ -21,6 +21,10 @@ PipeVerdict verdict_on(const std::vector<PipeRow>& rows);
 /// error.
 std::string pipe_text(const std::vector<PipeRow>& rows);
 
+/// Rows of one decision - model, workers, ratio, delay - together, in their order.
+std::vector<std::vector<const PipeRow*>> decisions_of(const std::vector<PipeRow>& rows);
+
+/// A section for each of decisions_of().
 report::PipelineReportData pipe_report(const std::vector<PipeRow>& rows);
 
 }  // namespace sumcast::cli

@@ -69,7 +69,52 @@ HtmlTable numbers_of(const PipelineSection& section) {
   return table;
 }
 
+HtmlTable accuracies_of(const PipelineSection& section) {
+  HtmlTable table{"",
+                  {{"mode", Align::kLeft},
+                   {"after the last epoch"},
+                   {"at"},
+                   {fmt::format("time to {:.1f} %", 100 * section.target_accuracy)}},
+                  {},
+                  {}};
+  for (const AccuracyCurve& curve : section.curves) {
+    const auto reached = seconds_to(curve, section.target_accuracy);
+    table.rows.push_back({curve.label, fmt::format("{:.1f} %", 100 * curve.accuracy.back()),
+                          time_text(curve.seconds.back()),
+                          reached ? time_text(*reached) : std::string("not reached")});
+  }
+  return table;
+}
+
 }  // namespace
+
+std::optional<double> seconds_to(const AccuracyCurve& curve, double target) {
+  for (size_t i = 0; i < curve.accuracy.size(); ++i) {
+    if (!(curve.accuracy[i] >= target)) continue;
+    if (i == 0) return curve.seconds[0];
+    const double before = curve.accuracy[i - 1];
+    const double share = (target - before) / (curve.accuracy[i] - before);
+    return curve.seconds[i - 1] + share * (curve.seconds[i] - curve.seconds[i - 1]);
+  }
+  return std::nullopt;
+}
+
+std::string accuracy_chart(const PipelineSection& section) {
+  LineChart chart;
+  chart.title = "Accuracy over time";
+  chart.description =
+      "Accuracy of a real training after each epoch, over its steps times what a step of the mode "
+      "took here.";
+  chart.x_label = "seconds";
+  chart.y_label = "accuracy, %";
+  for (const AccuracyCurve& curve : section.curves) {
+    LineSeries& series = chart.series.emplace_back();
+    series.name = curve.label;
+    series.x = curve.seconds;
+    for (const double share : curve.accuracy) series.y.push_back(100 * share);
+  }
+  return line_chart(chart);
+}
 
 std::string timeline_chart(const PipelineSection& section) {
   constexpr double kLane = 11, kPitch = 36;
@@ -154,6 +199,8 @@ std::string pipeline_report_html(const PipelineReportData& data) {
                 numbers_of(section));
     page.figure(prediction_chart(section), "Measured step times and predicted intervals.",
                 numbers_of(section));
+    if (section.curves.empty()) continue;
+    page.figure(accuracy_chart(section), section.training, accuracies_of(section));
   }
   return std::move(page).finish(data.setting);
 }

@@ -1,6 +1,7 @@
 // The page of `sumcast bench pipeline`: time lines of computing and sums, predicted and measured.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,20 @@ struct PipelineEntry {
   std::vector<TimelineSpan> spans;  ///< Of one worker, on one clock.
 };
 
+/// Real training as a mode of the section trains, in the section's time.
+struct AccuracyCurve {
+  std::string label;             ///< As the entry's.
+  std::vector<double> seconds;   ///< At the end of each epoch ...
+  std::vector<double> accuracy;  ///< ... and what is right of the test set then, 0 to 1.
+};
+
 /// One model on links of one rate.
 struct PipelineSection {
   std::string heading;
   std::vector<PipelineEntry> entries;
+  std::vector<AccuracyCurve> curves;  ///< Empty: no picture of them.
+  double target_accuracy = 0;         ///< 0 to 1; times to it are in the table.
+  std::string training;               ///< What was trained, and how.
 };
 
 struct PipelineReportData {
@@ -36,6 +47,13 @@ std::string timeline_chart(const PipelineSection& section);
 
 /// Bars of measured step times, each with the prediction's interval across it.
 std::string prediction_chart(const PipelineSection& section);
+
+/// When the curve first reaches `target`, between epochs by a straight line; nothing if it never
+/// does.
+std::optional<double> seconds_to(const AccuracyCurve& curve, double target);
+
+/// Accuracy over time, a line per curve.
+std::string accuracy_chart(const PipelineSection& section);
 
 std::string pipeline_report_html(const PipelineReportData& data);
 

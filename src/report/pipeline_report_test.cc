@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "report/markup_checker.h"
 
 namespace sumcast::report {
@@ -41,6 +43,23 @@ TEST(PipelineReport, WithoutSpansItSaysSo) {
   none.entries.erase(none.entries.begin());
   EXPECT_NE(timeline_chart(none).find("no data"), std::string::npos);
   EXPECT_NE(prediction_chart(PipelineSection{}).find("no data"), std::string::npos);
+}
+
+TEST(PipelineReport, TimesToAnAccuracyAreReadBetweenEpochs) {
+  const AccuracyCurve curve{"pipe", {10, 20, 30}, {0.5, 0.7, 0.6}};
+  EXPECT_NEAR(*seconds_to(curve, 0.6), 15, 1e-9);
+  EXPECT_NEAR(*seconds_to(curve, 0.4), 10, 1e-9) << "no earlier than the first epoch's end";
+  EXPECT_FALSE(seconds_to(curve, 0.8));
+  PipelineReportData with = data();
+  EXPECT_EQ(pipeline_report_html(with).find("time to"), std::string::npos);
+  with.sections[0].curves = {curve, {"server", {40, 80}, {0.5, NAN}}};
+  with.sections[0].target_accuracy = 0.69;
+  with.sections[0].training = "MLP on images";
+  const std::string page = pipeline_report_html(with);
+  EXPECT_NE(page.find("time to 69.0 %"), std::string::npos);
+  EXPECT_NE(page.find("not reached"), std::string::npos);
+  EXPECT_NE(page.find("MLP on images"), std::string::npos);
+  EXPECT_EQ(markup_problem(page), "");
 }
 
 TEST(PipelineReport, ThePageIsWellFormedEscapedAndCarriesItsNumbers) {
