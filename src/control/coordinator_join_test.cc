@@ -142,7 +142,7 @@ TEST(Join, ANameIsFreeAgainWhenAllRanksOfItsJobAreGone) {
   w.coordinator.on_message(ConnectionId(1), w.join_message(1, 2), w.now);
   EXPECT_EQ(std::get<Refused>(w.sink.inbox[ConnectionId(1)].at(0)).text,
             "job \"x\" is already running at 10.0.0.1:4711 with 1 of 2 workers alive; choose "
-            "another name or end it first");
+            "another name (SUMCAST_JOB) or end it first");
   w.hang_up(0);
   w.join(0, 2);
   w.join(1, 2);

@@ -47,7 +47,7 @@ Result<void> Job::admit(ConnectionId connection, const Join& join, const std::st
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("job \"{}\" is already running at {} with {} of {} workers alive; "
-                    "choose another name or end it first",
+                    "choose another name (SUMCAST_JOB) or end it first",
                     name_, config_.where, ranks_in(RankState::kLive).size(), ranks_.size()));
   }
   if (join.world != ranks_.size()) {

@@ -417,10 +417,12 @@ TEST(Daemon, TellsTheServiceManager) {
     const ssize_t bytes = ::recv(manager.get(), text, sizeof text, 0);
     return std::string(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
   };
-  DaemonProcess daemon({"--insecure"}, {"NOTIFY_SOCKET=" + path});
-  EXPECT_EQ(receive(), "READY=1");
-  daemon.process.send_signal(SIGTERM);
-  EXPECT_EQ(receive(), "STOPPING=1");
+  for (const int end : {SIGTERM, SIGHUP}) {
+    DaemonProcess daemon({"--insecure"}, {"NOTIFY_SOCKET=" + path});
+    EXPECT_EQ(receive(), "READY=1");
+    daemon.process.send_signal(end);
+    EXPECT_EQ(receive(), "STOPPING=1");
+  }
   std::filesystem::remove(path);
 }
 

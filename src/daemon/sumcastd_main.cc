@@ -23,6 +23,11 @@ sigset_t block_end_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  // The terminal is gone: an end like the others, unless nohup says that it is none.
+  if (::signal(SIGHUP, SIG_IGN) != SIG_IGN) {
+    ::signal(SIGHUP, SIG_DFL);
+    sigaddset(&signals, SIGHUP);
+  }
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   return signals;

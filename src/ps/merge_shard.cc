@@ -143,8 +143,8 @@ Harvest MergeShard::close(const Key& key, Group& group) {
     add_sums<double>(rows, messages, width, harvest.message);
   }
   for (auto& [worker, faith] : group.faith) {
-    const bool gave = std::any_of(group.parts.begin(), group.parts.end(),
-                                  [&](const Part& part) { return part.name.worker == worker; });
+    const auto is_its = [&one = worker](const Part& part) { return part.name.worker == one; };
+    const bool gave = std::any_of(group.parts.begin(), group.parts.end(), is_its);
     faith = gave ? std::min(kFaithMax, faith + 1) : faith / 2;
   }
   group.parts.clear();
