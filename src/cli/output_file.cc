@@ -49,8 +49,13 @@ Result<void> write_output_file(const std::string& path, const std::string& text)
     fs::rename(target, path, error);
     if (error) why = error.message();
   }
+  if (!why.empty() && can_replace) {
+    fs::remove(target, error);
+    // Its directory does not let it be replaced: a file bound into a container, or one's own in
+    // another's directory.
+    if (fs::exists(status)) why = write_into(path, text);
+  }
   if (why.empty()) return {};
-  if (can_replace) fs::remove(target, error);
   return fail(ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", path, why));
 }
 

@@ -154,7 +154,7 @@ class TrainEndToEnd : public testing::Test {
     lab::SpawnOptions options;
     options.output = lab::Redirect::file(path("status"));
     lab::Process asking =
-        lab::spawn_process({program("sumcast"), "status", daemon.http}, options).value();
+        lab::spawn_process({program("sumcast"), "status", "--http", daemon.http}, options).value();
     EXPECT_TRUE(asking.wait(20s)->ok());
     return contents(path("status"));
   }

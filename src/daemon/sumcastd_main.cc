@@ -1,4 +1,4 @@
-// sumcastd: reads its words, serves until SIGINT or SIGTERM, says goodbye.
+// sumcastd: reads its words, serves until SIGINT, SIGTERM or SIGHUP, says goodbye.
 //
 // Exit codes: 0 after a signal, 1 if it cannot serve, 2 if its words make no sense.
 #include <signal.h>

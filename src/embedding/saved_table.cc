@@ -61,7 +61,8 @@ Result<SavedTable> read_table(const std::string& checkpoint_directory) {
   const auto is_row = [&](uint32_t row) {
     if (!shape.life.is_on()) return true;
     const table::History history = shape.history(rows.record(row));
-    const auto steps = static_cast<uint32_t>((*manifest)->steps);
+    const auto steps =
+        static_cast<uint32_t>(std::min<uint64_t>((*manifest)->steps, UINT32_MAX - 1));
     return shape.life.has_row(history) && !shape.life.is_gone(history, steps);
   };
   std::vector<uint32_t> order;

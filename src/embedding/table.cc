@@ -63,6 +63,7 @@ struct Table::Impl {
   std::unique_ptr<embedding::ServerHome> home;  // Null: this rank holds no rows.
   std::unique_ptr<sparse::Seat> seat;
   std::unique_ptr<sparse::Worker> worker;
+  std::optional<Group> group;  // Of the workers, for abort(), where the seat has none.
   std::optional<embedding::HotFollower> follower;
   std::mutex mutex;               // Of calls: one at a time.
   std::vector<uint64_t> current;  // Keys.
@@ -135,6 +136,7 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   auto made = embedding::make_member<sparse::Worker>(*seat, options);
   if (!made) return fail(made.error());
   worker = std::move(*made);
+  if (!seat->has_places()) group = worker->group();
   follower.emplace(sparse::link_model(options.workers, options.servers, options.shape.width,
                                       options.wire, seat->context().payload_bytes()),
                    asked.hot_max, asked.track, seat->context().rank() == 0);
@@ -208,6 +210,7 @@ Table::Table(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Table::~Table() {
   // The worker says that it leaves, and waits for others to do so too; then its server does.
   impl_->follower.reset();
+  impl_->group.reset();
   impl_->worker.reset();
   impl_->seat.reset();
 }
@@ -287,6 +290,7 @@ TableCounters Table::counters() const {
 
 void Table::abort(const std::string& reason) {
   impl_->seat->end(reason);
+  if (impl_->group) impl_->group->abort(reason);
   if (impl_->home) impl_->home->abort(reason);
 }
 

@@ -282,6 +282,20 @@ TEST(Table, AnAbortEndsWaitingCallsOnAllRanks) {
   });
 }
 
+TEST(Table, AnAbortEndsACallThatWaitsForOtherWorkers) {
+  with_tables({.world = 2}, small("sgd"), [&](Table& table, uint32_t rank) {
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      table.abort("enough of it");
+      return;
+    }
+    const std::vector<uint64_t> keys = {1, 2};
+    const auto done = table.set_hot(keys);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_THAT(done.error().what, HasSubstr("enough of it"));
+  });
+}
+
 TEST(Table, ARankThatLeavesIsAnErrorForThoseThatGoOn) {
   with_opened({.world = 2}, small("sgd"), [&](auto table, uint32_t rank) {
     ASSERT_TRUE(table.has_value()) << table.error().what;

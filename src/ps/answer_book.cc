@@ -73,8 +73,14 @@ void AnswerBook::on_settled(Origin origin, const std::vector<RequestId>& ids) {
 }
 
 void AnswerBook::on_worker_lost(int worker) {
-  std::erase_if(entries_, [&](const auto& entry) { return entry.second.name.worker == worker; });
-  std::erase_if(numbers_, [&](const auto& number) { return number.first.worker == worker; });
+  std::erase_if(entries_, [&](const auto& entry) {
+    const Name& name = entry.second.name;
+    // What it summed for others stays known: it may still be under way from it, and is not to count
+    // again; and whoever sends its own part of it anew is told when it has been handled.
+    if (name.worker != worker || name.id.customer == kHarvester) return false;
+    numbers_.erase(name);
+    return true;
+  });
 }
 
 void AnswerBook::clear() {

@@ -6,8 +6,8 @@
 namespace sumcast::ps {
 
 std::optional<int> HarvestBook::on_harvest(int aggregator, int number,
-                                           const std::vector<PartName>& parts) {
-  if (fenced_.count(aggregator) != 0) return std::nullopt;
+                                           const std::vector<PartName>& parts, bool decided) {
+  if (!decided && fenced_.count(aggregator) != 0) return std::nullopt;
   const int ours = next_;
   next_ = next_ == std::numeric_limits<int>::min() ? -1 : next_ - 1;
   handling_[ours] = {aggregator, number, {}};

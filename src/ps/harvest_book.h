@@ -23,7 +23,9 @@ namespace sumcast::ps {
 class HarvestBook {
  public:
   /// Records a harvest. Its number for the handler, below zero; nothing if it is not to be applied.
-  std::optional<int> on_harvest(int aggregator, int number, const std::vector<PartName>& parts);
+  /// @param decided  Another has decided that it counts: a backup, by its server's log.
+  std::optional<int> on_harvest(int aggregator, int number, const std::vector<PartName>& parts,
+                                bool decided = false);
 
   struct Applied {
     int aggregator = 0, number = 0;

@@ -231,7 +231,8 @@ class Hub final : private Crew::Ship {
   void ask_again(int aggregator, ::ps::Message part);
   bool is_programs(int server, const ::ps::Message& message, std::vector<Arrival>& arrivals);
   bool is_sound_sum(const ::ps::Message& message);
-  HarvestBook::Verdict record_sum(int server, int worker, const ::ps::Meta& meta);
+  HarvestBook::Verdict record_sum(int server, int worker, const ::ps::Meta& meta,
+                                  bool decided = false);
   void settle_sum(int server, int worker, const RequestId& id);
   void answer_sum(int server, const PartName& part);
   bool take_own_sum(int worker, const ::ps::Meta& meta);

@@ -229,7 +229,10 @@ bool Hub::take_merge_frame(const LinkPtr& link, const FrameHeader& header, ::ps:
       return true;
     case FrameKind::kForget:
       if (!on_server || !is_worker(node)) return false;
-      if (!is_server(message.meta.head)) return false;
+      if (!is_server(message.meta.head) ||
+          ::ps::Postoffice::IDtoRank(message.meta.head) >= settings_.num_servers) {
+        return false;
+      }
       book_of(message.meta.head).on_settled(named, node, values_of<RequestId>(message.meta.body));
       return true;
     default:

@@ -238,7 +238,7 @@ bool Hub::take_logged(int server, int worker, ::ps::Message message,
     if (!is_sound_sum(message)) return false;
     const auto number = replica_.book.on_logged({server, worker}, message.meta);
     if (!number) return false;
-    (void)record_sum(server, worker, message.meta);  // As the server does, which has decided.
+    (void)record_sum(server, worker, message.meta, true);  // The server has decided.
     message.meta.timestamp = *number;
   }
   message.meta.sender = worker;

@@ -110,10 +110,11 @@ bool Hub::is_sound_sum(const ::ps::Message& message) {
 
 /// A server's: records what a sum for `server`'s keys contains, before it is handled. Under the
 /// replica's lock. What to do with it; for all other requests, apply it.
-HarvestBook::Verdict Hub::record_sum(int server, int worker, const ::ps::Meta& meta) {
+HarvestBook::Verdict Hub::record_sum(int server, int worker, const ::ps::Meta& meta, bool decided) {
   if (meta.customer_id == kHarvester) {
     const std::lock_guard lock(merge_.mutex);
-    const auto taken = book_of(server).on_harvest(worker, meta.timestamp, *parts_of(meta.body));
+    const auto taken =
+        book_of(server).on_harvest(worker, meta.timestamp, *parts_of(meta.body), decided);
     return taken ? HarvestBook::Verdict::kApply : HarvestBook::Verdict::kWait;
   }
   if (meta.customer_id != kReplayer) return HarvestBook::Verdict::kApply;

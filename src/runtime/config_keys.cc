@@ -135,7 +135,7 @@ constexpr ConfigKey kKeys[] = {
     {"return_after", "SUMCAST_RETURN_AFTER", &Settings::return_after, "",
      "A job that goes on without an aggregator that was lost (sparse training) looks after so long "
      "whether it is back, and goes back to it; twice as long after each time that it is lost again "
-     "soon, up to 5m. 0s: never. Of rank 0."},
+     "soon, up to 5m. 0s: never. On all ranks alike."},
     {"window",
      "SUMCAST_WINDOW",
      &Settings::window,

@@ -48,7 +48,7 @@ Result<void> LivingRows::update(std::vector<uint64_t>& keys, uint32_t now) {
   }
   for (const uint64_t key : others) {
     if (!count_update(key, now)) continue;
-    if (auto room = make_room(now); !room) return room;
+    if (auto room = make_room(keys, now); !room) return room;
     make_row(key, {now, shape_.life.admit_after + 1});
   }
   for (const uint64_t key : keys) note_change(key);
@@ -101,10 +101,17 @@ std::optional<uint64_t> LivingRows::oldest_candidate(uint32_t limit) {
   });
 }
 
-/// For one more row in step `now`.
-Result<void> LivingRows::make_room(uint32_t now) {
+/// For one more row in step `now`. @param keys  what this step touches, sorted: they stay. (Others
+/// of the same time, which slower workers of an asynchronous job touched before, may go.)
+Result<void> LivingRows::make_room(std::span<const uint64_t> keys, uint32_t now) {
   if (rows_.size() < shape_.rows_max) return {};
-  const auto oldest = shape_.life.evict_after == 0 ? std::nullopt : oldest_row(now);
+  std::optional<uint64_t> oldest;
+  std::vector<uint64_t> kept;
+  while (shape_.life.evict_after != 0 && (oldest = oldest_row(now + 1)) &&
+         std::ranges::binary_search(keys, *oldest)) {
+    kept.push_back(*oldest);
+  }
+  for (const uint64_t key : kept) by_age_.add(key, now);
   if (!oldest) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("the table is full: {} rows in this segment, and {}", rows_.size(),

@@ -70,7 +70,7 @@ class LivingRows {
   table::History history_of(uint32_t row) const;
   void touch(uint32_t row, uint32_t now);
   bool count_update(uint64_t key, uint32_t now);
-  Result<void> make_room(uint32_t now);
+  Result<void> make_room(std::span<const uint64_t> keys, uint32_t now);
   void make_row(uint64_t key, table::History history);
   void put_candidate(uint64_t key, table::History history);
   void forget_oldest_candidate();

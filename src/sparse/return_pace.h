@@ -52,6 +52,12 @@ class ReturnPace {
   }
   /// All members are back on it.
   void on_return(Instant now) { returned_at_ = now; }
+  /// They are on one that was lost before, and a better one is still to be looked for.
+  void on_better(Instant now) {
+    returned_at_ = now;
+    interval_ = first_;
+    next_look_ = now + hold_off_;
+  }
 
   Instant next_look() const { return next_look_; }
   Duration hold_off() const { return hold_off_; }

@@ -30,11 +30,12 @@ Scout::Scout(ScoutSetup setup) : setup_(std::move(setup)), pace_(setup_.first_ho
 
 Scout::~Scout() { stop(); }
 
-void Scout::begin(Group world, size_t at, uint32_t serial) {
+void Scout::begin(Group world, size_t at, uint32_t serial, bool is_return) {
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return;
   away_ = Stay{++stay_, std::move(world), at, serial};
-  pace_.on_away(runtime::monotonic_now());
+  const Instant now = runtime::monotonic_now();
+  is_return ? pace_.on_better(now) : pace_.on_away(now);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   changed_.notify_all();
 }
@@ -124,6 +125,7 @@ bool Scout::wait_for_end(const Stay& stay, Instant until) {
 
 /// Rank 0.
 void Scout::lead(const Stay& stay) {
+  size_t first = 0;  // Who has refused is passed over until the others have been asked.
   for (;;) {
     Instant next;
     {
@@ -131,7 +133,7 @@ void Scout::lead(const Stay& stay) {
       next = pace_.next_look();
     }
     if (wait_for_end(stay, next)) return;
-    const auto place = look(stay);
+    const auto place = look(stay, first);
     if (place && attempt(stay, *place)) {
       wait_for_end(stay, Instant::never());
       return;
@@ -140,12 +142,13 @@ void Scout::lead(const Stay& stay) {
     if (stay_ != stay.number) return;
     const Instant now = runtime::monotonic_now();
     place ? pace_.on_refusal(now) : pace_.on_silence(now);
+    first = place ? *place + 1 : 0;
   }
 }
 
-/// The best place where somebody accepts connections.
-std::optional<size_t> Scout::look(const Stay& stay) {
-  for (size_t place = 0; place < stay.at; ++place) {
+/// The best place, from `first` on, where somebody accepts connections.
+std::optional<size_t> Scout::look(const Stay& stay, size_t first) {
+  for (size_t place = first; place < stay.at; ++place) {
     if (setup_.addresses[place].empty()) continue;
     const auto where = net::parse_endpoint(setup_.addresses[place]);
     if (!where) continue;  // A name that cannot be resolved just now.

@@ -58,8 +58,9 @@ class Scout {
   /// The member is at `at` now, above 0: looks for a way back to a place before it.
   ///
   /// @param world  of the present context, which lives until this object is gone.
-  /// @param serial  tells contexts apart.
-  void begin(Group world, size_t at, uint32_t serial);
+  /// @param serial     tells contexts apart.
+  /// @param is_return  it came back to `at`: if it is lost again soon, the next hold-off is longer.
+  void begin(Group world, size_t at, uint32_t serial, bool is_return);
   /// The member is back at the first place.
   void rest();
   /// The member leaves its place: what it has voted for, if it has. Nothing is looked for until
@@ -96,7 +97,7 @@ class Scout {
   void lead(const Stay& stay);
   void follow(const Stay& stay);
   bool attempt(const Stay& stay, size_t place);
-  std::optional<size_t> look(const Stay& stay);
+  std::optional<size_t> look(const Stay& stay, size_t first);
   bool join_and_keep(const Stay& stay, size_t place, uint32_t attempt);
   void drop(const Stay& stay);
   Result<std::optional<Word>> hear(const Stay& stay, uint32_t peer, Instant until);

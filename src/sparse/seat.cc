@@ -183,13 +183,15 @@ Result<void> Seat::move_on(const Error& error, const std::string& where) {
   if (!found && !has_standby()) return fail(error.code, why);
   reasons_.push_back(why);
   failovers_.fetch_add(1, std::memory_order_relaxed);
-  is_confirmed_.store(!found, std::memory_order_relaxed);
+  const bool by_vote = found.has_value();
   if (found) {
     adopt(std::move(*found));
   } else {
     ++at_;
   }
-  settle(fmt::format("{}; going on with {}, {}", why, place(), where));
+  // A place that failed before all were there, and was fenced off, is not confirmed either.
+  is_confirmed_.store(!by_vote && !context().world().aborted(), std::memory_order_relaxed);
+  settle(fmt::format("{}; going on with {}, {}", why, place(), where), by_vote);
   return {};
 }
 
@@ -198,12 +200,12 @@ bool Seat::is_return_ready() const { return scout_ && scout_->is_ready(); }
 bool Seat::go_back(const std::string& where) {
   auto found = scout_ ? scout_->take() : std::nullopt;
   if (!found) {
-    if (scout_ && at_ != 0) scout_->begin(context().world(), at_, places_[at_].serial);
+    if (scout_ && at_ != 0) scout_->begin(context().world(), at_, places_[at_].serial, false);
     return false;
   }
   is_confirmed_.store(false, std::memory_order_relaxed);
   adopt(std::move(*found));
-  settle(fmt::format("back with {}, {}", place(), where));
+  settle(fmt::format("back with {}, {}", place(), where), true);
   return true;
 }
 
@@ -237,14 +239,14 @@ void Seat::adopt(Found found) {
 }
 
 /// At the new place: tells people, and looks for a better one.
-void Seat::settle(const std::string& what) {
+void Seat::settle(const std::string& what, bool is_return) {
   runtime::log_warn(Subsystem::kControl, "rank {}: {}", context().rank(), what);
   context().note_moves(failovers(), returns());
   if (!scout_) return;
   if (at_ == 0) {
     scout_->rest();
   } else {
-    scout_->begin(context().world(), at_, places_[at_].serial);
+    scout_->begin(context().world(), at_, places_[at_].serial, is_return);
   }
 }
 

@@ -99,7 +99,7 @@ class Seat {
   Result<Group> open_team_in(Context& context) const;
   Result<Found> join_again(size_t place, uint32_t attempt) const;
   void adopt(Found found);
-  void settle(const std::string& what);
+  void settle(const std::string& what, bool is_return);
 
   sumcast::Options options_;
   std::vector<uint32_t> team_ranks_;

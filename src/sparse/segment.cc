@@ -114,14 +114,19 @@ Result<void> Segment::end_restore() {
 
 Result<void> Segment::apply(uint64_t step, float rate) {
   table_.set_rate(rate);
+  const std::vector<uint64_t> before = committed_;
   committed_.assign(workers_, step);
-  return commit();
+  auto done = commit();
+  if (!done) committed_ = before;  // Told again, elsewhere, it is to fail again.
+  return done;
 }
 
 Result<void> Segment::apply_alone(uint32_t worker, uint64_t step, float rate) {
   table_.set_rate(rate);
-  committed_[worker] = step;
-  return commit();
+  const uint64_t before = std::exchange(committed_[worker], step);
+  auto done = commit();
+  if (!done) committed_[worker] = before;
+  return done;
 }
 
 /// Steps of all jobs, this one's last one included; asynchronous: of the worker that is furthest.

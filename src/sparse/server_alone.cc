@@ -54,6 +54,7 @@ Result<void> Server::end_alone(Paper& paper) {
   auto work = context_->world().exchange_async(std::span(&ack, 1), {});
   if (!work) return fail(work.error());
   desk.acking = std::move(*work);
+  if (seat_ != nullptr) seat_->confirm();
   return {};
 }
 
@@ -73,6 +74,7 @@ Result<void> Server::join_save(const Paper& paper) {
   const uint32_t round = save_rounds_[0];
   if (auto saved = save(this->paper(0, round).order, round); !saved) return saved;
   if (auto told = acknowledge(save_rounds_, 0); !told) return told;
+  if (seat_ != nullptr) seat_->confirm();
   std::lock_guard lock(mutex_);
   saving_ = 0;
   ++saves_;

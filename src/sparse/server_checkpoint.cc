@@ -17,7 +17,7 @@ void convert_record(const Manifest& from, const table::TableShape& to, uint64_t 
                     const float* saved, float* record) {
   const bool had = from.shape.life.is_on(), has = to.life.is_on();
   const size_t common = to.width + to.optimizer.state_lanes(to.width);
-  const auto steps = static_cast<uint32_t>(from.steps);
+  const auto steps = static_cast<uint32_t>(std::min<uint64_t>(from.steps, UINT32_MAX - 1));
   table::History history{steps, to.life.admit_after + 1};
   if (had) history = from.shape.history(saved);
   const bool is_row =
@@ -61,8 +61,9 @@ Result<void> Server::restore() {
   }
   size_t rows = 0;
   for (const auto& segment : segments_) {
-    if (auto fits = segment->end_restore(); !fits) return fail(fits.error().within("checkpoint"));
+    // First: what goes to make room has changed since that checkpoint.
     segment->note_checkpoint(manifest.number);
+    if (auto fits = segment->end_restore(); !fits) return fail(fits.error().within("checkpoint"));
     rows += segment->table().size();
   }
   rows_.store(rows, std::memory_order_relaxed);

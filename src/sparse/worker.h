@@ -247,6 +247,7 @@ class Worker {
   uint32_t round_ = 0;                 // In this context.
   uint64_t entered_ = 0;               // Contexts, after the first.
   uint64_t launched_ = 0;              // Flights; through all contexts.
+  uint64_t entered_at_ = 0;            // `launched_` when the present context was entered.
   std::optional<uint64_t> return_at_;  // Before the flight of that number all go back (P23).
   uint64_t completed_ = 0;             // Operations; through all contexts.
   Clock clock_;

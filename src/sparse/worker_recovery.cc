@@ -73,6 +73,7 @@ void Worker::enter_context() {
   context_ = &seat_->context();
   group_ = seat_->team();
   ++entered_;
+  entered_at_ = launched_;
   return_at_.reset();
   round_ = 0;
   flush_sent_ = false;

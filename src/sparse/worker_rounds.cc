@@ -149,7 +149,10 @@ Result<void> Worker::post(Flight& flight, bool at_once) {
     if (auto sent = send_flush(); !sent) return sent;
   }
   flight.round = round_++;
-  const bool may_return = !options_.asynchronous && seat_ != nullptr && seat_->is_return_ready();
+  // What was launched in an earlier context may be done elsewhere already, where nobody would see
+  // its mark.
+  const bool may_return = !options_.asynchronous && seat_ != nullptr &&
+                          flight.number >= entered_at_ && seat_->is_return_ready();
   flight.marks = may_return ? kReturnMark : 0;
   fill_plans(flight);
   if ((flight.flags & kKept) != 0) flight.pulled.is_listed = true;

@@ -64,7 +64,8 @@ void TakeOutMisplaced(std::vector<KVPairs<Val>>* parts, const Val* to, size_t to
 
 /// Fills vals (and lens, unless null) in the order of `keys` from the servers' parts, which it may
 /// reorder. `hashed_over`: the number of servers if the keys went by hash, else 0.
-/// Returns what is wrong, and has then changed nothing; empty if all is well.
+/// Returns what is wrong, and has then changed nothing but what stands in rooms already; empty if
+/// all is well.
 template <typename Val, typename Vals, typename Lens>
 std::string Gather(const SArray<Key>& keys, std::vector<KVPairs<Val>>* parts, size_t hashed_over,
                    Vals* vals, Lens* lens) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,15 @@ class KVWorker : public SimpleApp {
   }
 
   /// Returns when the request is done; fails (dmlc::Error) if it cannot be.
-  void Wait(int timestamp) override { obj_->WaitRequest(timestamp); }
+  /// Then the program has its arrays back: an answer that comes later is dropped.
+  void Wait(int timestamp) override {
+    try {
+      obj_->WaitRequest(timestamp);
+    } catch (...) {
+      Forget(timestamp);
+      throw;
+    }
+  }
 
   /// Without copies: the arrays must stay as they are until the request is done.
   int ZPush(const SArray<Key>& keys, const SArray<Val>& vals, const SArray<int>& lens = {},
@@ -182,18 +191,25 @@ class KVWorker : public SimpleApp {
   template <typename Vals, typename Lens>
   void AddGather(int ts, const SArray<Key>& keys, Vals* vals, Lens* lens, bool hashed,
                  const Callback& cb) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      gathers_.insert(ts);
+    }
     AddCallback(ts, [this, ts, keys, vals, lens, hashed, cb]() {
+      const size_t servers = static_cast<size_t>(Postoffice::Get()->num_servers());
       std::vector<KVPairs<Val>> parts;
+      std::string problem;
       {
+        // Held while the arrays are written: Forget() gives them back to the program.
         std::lock_guard<std::mutex> lock(mutex_);
+        if (gathers_.erase(ts) == 0) return;
         const auto it = pulled_.find(ts);
         if (it != pulled_.end()) {
           parts.swap(it->second);
           pulled_.erase(it);
         }
+        problem = internal::Gather(keys, &parts, hashed ? servers : 0, vals, lens);
       }
-      const size_t servers = static_cast<size_t>(Postoffice::Get()->num_servers());
-      const std::string problem = internal::Gather(keys, &parts, hashed ? servers : 0, vals, lens);
       if (!problem.empty()) {
         obj_->FailRequest(ts, problem);
       } else if (cb) {
@@ -234,8 +250,17 @@ class KVWorker : public SimpleApp {
     kvs.vals = msg.data[1];
     if (msg.data.size() > 2) kvs.lens = msg.data[2];
     std::lock_guard<std::mutex> lock(mutex_);
+    if (gathers_.count(msg.meta.timestamp) == 0) return true;  // Nobody wants it any more.
     pulled_[msg.meta.timestamp].push_back(std::move(kvs));
     return true;
+  }
+
+  /// Nothing of this request is touched any more; waits for a Gather under way.
+  void Forget(int ts) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    callbacks_.erase(ts);
+    gathers_.erase(ts);
+    pulled_.erase(ts);
   }
 
   void RunCallback(int ts) {
@@ -279,9 +304,10 @@ class KVWorker : public SimpleApp {
     }
   }
 
-  std::mutex mutex_;  // Guards the two maps.
+  std::mutex mutex_;  // Guards all below but the slicer.
   std::unordered_map<int, std::vector<KVPairs<Val>>> pulled_;
   std::unordered_map<int, Callback> callbacks_;
+  std::unordered_set<int> gathers_;  // Pulls whose arrays are still to be filled.
   Slicer slicer_;
 };
 
