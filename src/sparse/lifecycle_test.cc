@@ -3,6 +3,7 @@
 
 #include "sparse/living_rows.h"
 #include "sparse/rows_file.h"
+#include "sparse/segment.h"
 #include "sparse/test_job.h"
 
 namespace sumcast::sparse {
@@ -100,6 +101,37 @@ TEST(LivingRows, AFullTableMakesRoomByTheRowTouchedLongestAgo) {
   const auto full = living.update(6, {22, 30, 31, 32});
   ASSERT_FALSE(full.has_value());
   EXPECT_THAT(full.error().what, HasSubstr("a single step needs more"));
+}
+
+/// Slower workers of an asynchronous job update in the time of the furthest one.
+TEST(LivingRows, RowsOfTheSameTimeMayGoIfThisUpdateDoesNotTouchThem) {
+  Living living({.evict_after = 1000}, 3);
+  ASSERT_TRUE(living.update(5, {1, 2, 3}));
+  ASSERT_TRUE(living.update(5, {1, 4}));
+  EXPECT_THAT(living.held(), ElementsAre(1, 3, 4));
+  ASSERT_TRUE(living.update(5, {6, 7}));
+  EXPECT_THAT(living.held(), ElementsAre(4, 6, 7));
+}
+
+/// After a loss a step is told again: one that failed must not count as done.
+TEST(LivingRows, AStepThatFindsNoRoomIsNotCommitted) {
+  Options options;
+  options.shape = Living::shape_of({.admit_after = 1}, 1);
+  Segment segment(options);
+  const std::vector<uint64_t> keys = {1, 2};
+  const std::vector<float> ones(2 * keys.size(), 1.0f);
+  const auto step = [&](uint64_t number) -> Result<void> {
+    segment.forget_round();
+    if (auto in = segment.add_gradients_of(0, keys, std::as_bytes(std::span(ones))); !in) return in;
+    return segment.apply(number, 0.1f);
+  };
+  ASSERT_TRUE(step(1));  // Counted.
+  for (int again = 0; again < 2; ++again) {
+    const auto full = step(2);
+    ASSERT_FALSE(full.has_value());
+    EXPECT_THAT(full.error().what, HasSubstr("the table is full"));
+    EXPECT_EQ(segment.committed(0), 1u);
+  }
 }
 
 TEST(LivingRows, AFullTableWhoseRowsMayNotGoSaysSo) {

@@ -49,13 +49,14 @@ Result<void> LivingRows::update(std::vector<uint64_t>& keys, uint32_t now) {
   for (const uint64_t key : others) {
     if (!count_update(key, now)) continue;
     if (auto room = make_room(keys, now); !room) return room;
+    candidates_.erase(key);  // Not before: told again, the step is to fail again.
     make_row(key, {now, shape_.life.admit_after + 1});
   }
   for (const uint64_t key : keys) note_change(key);
   return {};
 }
 
-/// @return true: the key has had as many as it takes, and is no candidate any more.
+/// @return true: the key has had as many as it takes.
 bool LivingRows::count_update(uint64_t key, uint32_t now) {
   const auto found = candidates_.find(key);
   const History before = found == candidates_.end() ? History() : found->second;
@@ -64,7 +65,6 @@ bool LivingRows::count_update(uint64_t key, uint32_t now) {
     put_candidate(key, after);
     return false;
   }
-  if (found != candidates_.end()) candidates_.erase(found);
   return true;
 }
 

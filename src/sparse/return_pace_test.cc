@@ -39,6 +39,15 @@ TEST(ReturnPace, WhoIsLostAgainSoonIsTrustedHalfAsSoon) {
   EXPECT_EQ(pace.hold_off(), kHoldOffMax);
 }
 
+TEST(ReturnPace, ASecondBestPlaceThatIsLostAgainSoonIsTrustedHalfAsSoon) {
+  ReturnPace pace(1s);
+  pace.on_away(kStart);
+  pace.on_better(kStart + 1s);
+  EXPECT_EQ(pace.next_look(), kStart + 2s) << "a better one may come back";
+  pace.on_away(kStart + 3s);
+  EXPECT_EQ(pace.hold_off(), 2s);
+}
+
 TEST(ReturnPace, WhoStaysLongIsTrustedAgain) {
   ReturnPace pace(1s);
   pace.on_away(kStart);
