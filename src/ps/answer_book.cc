@@ -58,6 +58,11 @@ std::optional<AnswerBook::Answer> AnswerBook::on_response(const ::ps::Message& r
   const int number = response.meta.timestamp;
   const auto it = entries_.find(number);
   if (it == entries_.end() || it->second.answer) return std::nullopt;
+  if (it->second.settled) {
+    numbers_.erase(it->second.name);
+    entries_.erase(it);
+    return std::nullopt;
+  }
   it->second.answer = response;
   if (!it->second.asked) return std::nullopt;
   return take(number);
@@ -67,6 +72,11 @@ void AnswerBook::on_settled(Origin origin, const std::vector<RequestId>& ids) {
   for (const RequestId& id : ids) {
     const auto it = numbers_.find(Name{origin.worker, origin.server, id});
     if (it == numbers_.end()) continue;
+    Entry& entry = entries_[it->second];
+    if (id.customer == kHarvester && !entry.answer) {
+      entry.settled = true;
+      continue;
+    }
     entries_.erase(it->second);
     numbers_.erase(it);
   }

@@ -47,7 +47,8 @@ class AnswerBook {
 
   /// The handler has answered; what to send, if anything.
   std::optional<Answer> on_response(const ::ps::Message& response);
-  /// The worker has had these answers.
+  /// The worker has had these answers. A sum is forgotten only when it has been handled here: until
+  /// then others may wait to hear that it was.
   void on_settled(Origin origin, const std::vector<RequestId>& ids);
   void on_worker_lost(int worker);
   void clear();
@@ -67,6 +68,7 @@ class AnswerBook {
   struct Entry {
     Name name;
     bool asked = false;
+    bool settled = false;  // A sum that is not handled here yet.
     std::optional<::ps::Message> answer;
   };
 

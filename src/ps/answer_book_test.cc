@@ -73,6 +73,20 @@ TEST(AnswerBook, ARequestIsFoundByNameAndByNumber) {
   EXPECT_FALSE(book.whose(*number - 1));
 }
 
+/// Others may wait for what a sum contains, whatever became of who summed it.
+TEST(AnswerBook, ASumIsKnownUntilItHasBeenHandled) {
+  AnswerBook book;
+  ::ps::Meta sum = request(5);
+  sum.customer_id = kHarvester;
+  const auto number = book.on_logged(kOrigin, sum);
+  book.on_settled(kOrigin, {id_of(sum)});
+  book.on_worker_lost(kOrigin.worker);
+  EXPECT_FALSE(book.on_logged(kOrigin, sum)) << "it would count twice";
+  EXPECT_TRUE(book.whose(*number));
+  EXPECT_FALSE(book.on_response(response(*number)));
+  EXPECT_EQ(book.size(), 0u);
+}
+
 TEST(AnswerBook, WhatIsSettledIsForgotten) {
   AnswerBook book;
   const auto number = book.on_logged(kOrigin, request(5));
