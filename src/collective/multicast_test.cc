@@ -22,6 +22,19 @@ void warm_up(Cluster& cluster) {
   }
 }
 
+/// Three listeners at least.
+void expect_results_once(Cluster& cluster) {
+  const uint64_t results = cluster.shard_work(ShardWork::kResults);
+  const uint64_t packets = cluster.shard_work(ShardWork::kPacketsSent);
+  const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
+  check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
+  const uint64_t more = cluster.shard_work(ShardWork::kResults) - results;
+  const uint64_t again = cluster.shard_work(ShardWork::kRepairs) - repairs;
+  EXPECT_GT(more, 1500u);
+  EXPECT_LT(cluster.shard_work(ShardWork::kPacketsSent) - packets, 2 * more + again)
+      << "three times, if each got its own";
+}
+
 TEST(Multicast, GroupsAreOfTheSiteAndDifferByJob) {
   const net::Endpoint group = multicast_group(Incarnation(0x12345678), 4711);
   EXPECT_EQ(group.text(), "239.255.68.76:4711");
@@ -39,15 +52,7 @@ TEST(Multicast, ResultsGoOnceToAllWhoListen) {
     Cluster cluster(3, {.secure = secure, .aggregator = true});
     warm_up(cluster);
     ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u) << "loopback carries multicast";
-    const uint64_t results = cluster.shard_work(ShardWork::kResults);
-    const uint64_t packets = cluster.shard_work(ShardWork::kPacketsSent);
-    const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
-    check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
-    const uint64_t more = cluster.shard_work(ShardWork::kResults) - results;
-    const uint64_t again = cluster.shard_work(ShardWork::kRepairs) - repairs;
-    EXPECT_GT(more, 1500u);
-    EXPECT_LT(cluster.shard_work(ShardWork::kPacketsSent) - packets, 2 * more + again)
-        << "three times, if each got its own";
+    expect_results_once(cluster);
   }
 }
 
@@ -63,15 +68,7 @@ TEST(Multicast, EmbeddedShardsSendResultsOnceToo) {
       for (auto& engine : cluster.engines) {
         ASSERT_GT(engine->shard_counters()[ShardWork::kMulticast], 0u) << "so does a pair of veth";
       }
-      const uint64_t results = cluster.shard_work(ShardWork::kResults);
-      const uint64_t packets = cluster.shard_work(ShardWork::kPacketsSent);
-      const uint64_t repairs = cluster.shard_work(ShardWork::kRepairs);
-      check_all_reduce(cluster, 200000, 3, WireFormat::kNative);
-      const uint64_t more = cluster.shard_work(ShardWork::kResults) - results;
-      const uint64_t again = cluster.shard_work(ShardWork::kRepairs) - repairs;
-      EXPECT_GT(more, 1500u);
-      EXPECT_LT(cluster.shard_work(ShardWork::kPacketsSent) - packets, 2 * more + again)
-          << "three times, if each got its own";
+      expect_results_once(cluster);
     }
   }
   if (hosts == nullptr) GTEST_SKIP() << "only on loopback: " << reason;

@@ -164,52 +164,20 @@ TEST(Recovery, TheNextDaemonIsTakenBeforeTheRanksThemselves) {
   EXPECT_EQ(outcome.failovers, 4u);
 }
 
-/// Every gradient is 1 and the optimiser counts: a lost or doubled one shows in the end.
 void count_through_kills(bool asynchronous, uint32_t staleness, uint32_t kill_at, size_t hot) {
-  Options options = small(3, 2, table::OptimizerKind::kSgd);
-  options.shape.init_scale = 0;
-  options.shape.optimizer.rate = 1;
-  options.staleness = staleness;
-  options.asynchronous = asynchronous;
-  std::map<uint64_t, float> expected;
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      for (const uint64_t key : batch(rank, round)) expected[key] += 1;
-    }
-  }
+  const CountingJob job(asynchronous, staleness);
   Daemon daemon;
   JobSetup setup;
   setup.aggregator = daemon.address();
   setup.seats = true;
   std::atomic<uint64_t> failovers{0};
   const auto errors = run_job(
-      options,
+      job.options(),
       [&](Worker& worker, uint32_t rank) {
-        const auto good = [](const Result<void>& done) {
-          EXPECT_TRUE(done.has_value()) << done.error().what;
-          return done.has_value();
-        };
-        ASSERT_TRUE(good(worker.set_hot(hot_keys(hot))));
-        ASSERT_TRUE(good(worker.pull(batch(rank, 0))));
-        for (uint32_t i = 1; i <= staleness; ++i)
-          ASSERT_TRUE(good(worker.announce(batch(rank, i))));
-        for (uint32_t round = 0; round < kRounds; ++round) {
+        job.run(worker, rank, hot, [&](uint32_t round) {
           if (rank == kill_at % 3 && round == kill_at) daemon.kill();
           if (rank == round % 3) std::this_thread::sleep_for(2ms);
-          const std::vector<float> ones(6 * worker.keys(), 1.0f);
-          ASSERT_TRUE(good(worker.push_pull(ones.data(), batch(rank, round + 1 + staleness))));
-          if (round % 5 == 3) {
-            ASSERT_TRUE(good(worker.flush()));
-          }
-        }
-        std::array<double, 1> number = {1};
-        ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number)))) << "all have given all";
-        ASSERT_TRUE(good(worker.set_hot({})));
-        std::vector<uint64_t> keys;
-        for (const auto& [key, count] : expected) keys.push_back(key);
-        std::vector<float> rows(6 * keys.size());
-        ASSERT_TRUE(good(worker.peek(keys, rows.data())));
-        for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(-rows[6 * i], expected[keys[i]]);
+        });
         failovers += worker.counters().failovers;
       },
       setup);
@@ -247,7 +215,8 @@ TEST(Recovery, WithoutSeatsTheLossIsAnErrorOnAllMembers) {
                                .aggregator = daemon.address(),
                                .seats = false,
                                .on_server = {}});
-  EXPECT_THAT(errors[2], HasSubstr("is gone"));
+  // A server may hear first that a worker, which has heard of it, leaves.
+  EXPECT_THAT(errors[2], testing::AnyOf(HasSubstr("is gone"), HasSubstr("has aborted the group")));
 }
 
 TEST(Recovery, AnErrorThatIsNotTheAggregatorsIsNotRepeated) {

@@ -168,57 +168,27 @@ TEST(Return, NobodyGoesBackWhereThatIsNotWanted) {
 
 /// Every gradient is 1 and the optimiser counts: a lost or doubled one shows in the end.
 void count_there_and_back(bool asynchronous, uint32_t staleness, size_t hot) {
-  Options options = small(3, 2, table::OptimizerKind::kSgd);
-  options.shape.init_scale = 0;
-  options.shape.optimizer.rate = 1;
-  options.staleness = staleness;
-  options.asynchronous = asynchronous;
-  std::map<uint64_t, float> expected;
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      for (const uint64_t key : batch(rank, round)) expected[key] += 1;
-    }
-  }
+  const CountingJob job(asynchronous, staleness);
   std::atomic<Seat*> seat{nullptr};
   std::optional<Daemon> daemon(std::in_place);
   const std::string address = daemon->address();
   std::atomic<uint64_t> returns{0};
   const auto errors = run_job(
-      options,
+      job.options(),
       [&](Worker& worker, uint32_t rank) {
-        const auto good = [](const Result<void>& done) {
-          EXPECT_TRUE(done.has_value()) << done.error().what;
-          return done.has_value();
-        };
-        ASSERT_TRUE(good(worker.set_hot(hot_keys(hot))));
-        ASSERT_TRUE(good(worker.pull(batch(rank, 0))));
-        for (uint32_t i = 1; i <= staleness; ++i) {
-          ASSERT_TRUE(good(worker.announce(batch(rank, i))));
-        }
-        for (uint32_t round = 0; round < kRounds; ++round) {
+        job.run(worker, rank, hot, [&](uint32_t round) {
+          if (round % 6 == 0 && round > 0) {
+            std::array<double, 1> number = {1};
+            const auto summed = worker.all_reduce(std::span<double>(number));
+            ASSERT_TRUE(summed.has_value()) << summed.error().what;
+            ASSERT_EQ(number[0], 3);
+          }
           if (rank == 0 && (round == 4 || round == 14)) daemon->kill();
           if (rank == 0 && (round == 8 || round == 18)) {
             daemon.emplace(address);
             await_return(seat);
           }
-          const std::vector<float> ones(6 * worker.keys(), 1.0f);
-          ASSERT_TRUE(good(worker.push_pull(ones.data(), batch(rank, round + 1 + staleness))));
-          if (round % 5 == 3) {
-            ASSERT_TRUE(good(worker.flush()));
-          }
-          if (round % 6 != 5) continue;
-          std::array<double, 1> number = {1};
-          ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
-          ASSERT_EQ(number[0], 3);
-        }
-        std::array<double, 1> number = {1};
-        ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number)))) << "all have given all";
-        ASSERT_TRUE(good(worker.set_hot({})));
-        std::vector<uint64_t> keys;
-        for (const auto& [key, count] : expected) keys.push_back(key);
-        std::vector<float> rows(6 * keys.size());
-        ASSERT_TRUE(good(worker.peek(keys, rows.data())));
-        for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(-rows[6 * i], expected[keys[i]]);
+        });
         returns += worker.counters().returns;
       },
       coming_back_to(address, seat));

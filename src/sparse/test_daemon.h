@@ -2,7 +2,9 @@
 // operation in it, whose bits are known.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -83,5 +85,59 @@ inline void train(Worker& worker, uint32_t rank, const Options& options, Rows& f
     final[all[i]].assign(rows.data() + 6 * i, rows.data() + 6 * i + 6);
   }
 }
+
+/// A job whose gradients are all 1 and whose optimiser counts: one that is lost or doubled shows in
+/// the end.
+class CountingJob {
+ public:
+  CountingJob(bool asynchronous, uint32_t staleness)
+      : options_(small(3, 2, table::OptimizerKind::kSgd)) {
+    options_.shape.init_scale = 0;
+    options_.shape.optimizer.rate = 1;
+    options_.staleness = staleness;
+    options_.asynchronous = asynchronous;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        for (const uint64_t key : batch(rank, round)) expected_[key] += 1;
+      }
+    }
+  }
+  const Options& options() const { return options_; }
+
+  /// A worker's part. @param on_round  before each of its rounds.
+  void run(Worker& worker, uint32_t rank, size_t hot,
+           const std::function<void(uint32_t round)>& on_round) const {
+    const auto good = [](const Result<void>& done) {
+      EXPECT_TRUE(done.has_value()) << done.error().what;
+      return done.has_value();
+    };
+    ASSERT_TRUE(good(worker.set_hot(hot_keys(hot))));
+    ASSERT_TRUE(good(worker.pull(batch(rank, 0))));
+    for (uint32_t i = 1; i <= options_.staleness; ++i) {
+      ASSERT_TRUE(good(worker.announce(batch(rank, i))));
+    }
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      on_round(round);
+      const std::vector<float> ones(6 * worker.keys(), 1.0f);
+      const uint32_t next = round + 1 + options_.staleness;
+      ASSERT_TRUE(good(worker.push_pull(ones.data(), batch(rank, next))));
+      if (round % 5 == 3) {
+        ASSERT_TRUE(good(worker.flush()));
+      }
+    }
+    std::array<double, 1> number = {1};
+    ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number)))) << "all have given all";
+    ASSERT_TRUE(good(worker.set_hot({})));
+    std::vector<uint64_t> keys;
+    for (const auto& [key, count] : expected_) keys.push_back(key);
+    std::vector<float> rows(6 * keys.size());
+    ASSERT_TRUE(good(worker.peek(keys, rows.data())));
+    for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(-rows[6 * i], expected_.at(keys[i]));
+  }
+
+ private:
+  Options options_;
+  std::map<uint64_t, float> expected_;
+};
 
 }  // namespace sumcast::sparse
