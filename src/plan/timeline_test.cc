@@ -68,7 +68,8 @@ TEST(Timeline, NothingDependsOnWhatComesAfterIt) {
 /// Slices of a lane that overlap, in Perfetto's JSON.
 int overlaps_in(const std::string& json) {
   std::map<int, std::vector<std::pair<double, double>>> lanes;
-  for (const auto& event : nlohmann::json::parse(json).at("traceEvents")) {
+  const auto trace = nlohmann::json::parse(json);
+  for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") != "X") continue;
     const double start = event.at("ts"), duration = event.at("dur");
     lanes[event.at("tid")].emplace_back(start, start + duration);
