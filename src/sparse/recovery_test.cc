@@ -129,26 +129,29 @@ TEST(Recovery, AKillBetweenApplyAndAcknowledgementIsNotCountedTwice) {
   }
 }
 
-/// Its datagrams come late, so the others are through with a step when it is not.
+/// Its datagrams come late, so the others are through with a step when it is not: most times, for
+/// the kill may come late as well.
 TEST(Recovery, WhoIsAheadGoesThroughTheStepAgainForWhoIsBehind) {
   const Options options = small(3, 2, table::OptimizerKind::kAdagrad);
-  Daemon daemon;
-  JobSetup setup;
-  setup.aggregator = daemon.address();
-  setup.seats = true;
-  setup.delays[1] = 20ms;
   std::atomic<uint64_t> repeated{0};
-  Rows final;
-  run_job(
-      options,
-      [&](Worker& worker, uint32_t rank) {
-        train(worker, rank, options, final, [&](uint32_t round) {
-          if (rank == 0 && round == 11) daemon.kill();  // Its step 10 has just ended.
-        });
-        repeated += worker.counters().repeated;
-      },
-      setup);
-  expect_equal_bits(final, reference(options, kRounds));
+  for (int attempt = 0; attempt < 5 && repeated == 0; ++attempt) {
+    Daemon daemon;
+    JobSetup setup;
+    setup.aggregator = daemon.address();
+    setup.seats = true;
+    setup.delays[1] = 20ms;
+    Rows final;
+    run_job(
+        options,
+        [&](Worker& worker, uint32_t rank) {
+          train(worker, rank, options, final, [&](uint32_t round) {
+            if (rank == 0 && round == 11) daemon.kill();  // Its step 10 has just ended.
+          });
+          repeated += worker.counters().repeated;
+        },
+        setup);
+    expect_equal_bits(final, reference(options, kRounds));
+  }
   EXPECT_GE(repeated, 1u) << "by worker 0, and by 2 if it was as far";
 }
 
