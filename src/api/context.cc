@@ -82,18 +82,6 @@ Result<net::Endpoint> find_coordinator(const Options& options) {
               "daemon, where rank 0 listens (MASTER_ADDR and MASTER_PORT)");
 }
 
-/// The engine takes what the kernel grants; who asked for more is told how to get it.
-void warn_of_small_buffers(const net::Endpoint& local, int wanted) {
-  net::UdpOptions udp;
-  udp.local = local.with_port(0);
-  udp.receive_buffer_bytes = wanted;
-  const auto socket = net::UdpSocket::open(udp);
-  if (!socket) return;  // Then the engine's own will tell.
-  if (const auto advice = net::receive_buffer_advice(wanted, socket->receive_buffer_bytes())) {
-    runtime::log_warn(runtime::Subsystem::kNet, "{}", *advice);
-  }
-}
-
 bool wants_aggregator(Algorithm a) {
   return a == Algorithm::kAuto || a == Algorithm::kInNetwork || a == Algorithm::kServer;
 }
@@ -231,7 +219,6 @@ Result<void> Context::Impl::join() {
   runtime::log_info(runtime::Subsystem::kNet, "using {} to reach {} at {}", local->address_text(),
                     options.aggregator.empty() ? "rank 0" : "sumcastd", coordinator->text());
 
-  warn_of_small_buffers(*local, options.socket_buffer_bytes);
   collective::EngineOptions e;
   e.key = key;
   e.local = local->with_port(0);
@@ -252,6 +239,11 @@ Result<void> Context::Impl::join() {
   auto made = collective::Engine::create(std::move(e));
   if (!made) return fail(made.error());
   engine = std::move(*made);
+  // It takes what the kernel grants; who asked for more is told how to get it.
+  if (const auto advice =
+          net::receive_buffer_advice(options.socket_buffer_bytes, engine->receive_buffer_bytes())) {
+    runtime::log_warn(runtime::Subsystem::kNet, "{}", *advice);
+  }
   set_tag(options.tag);
   auto streams = mesh::Mesh::open(local->with_port(0), key);
   if (!streams) return fail(streams.error());

@@ -102,7 +102,7 @@ Result<void> Engine::start(const control::JobPlan& plan, Rank rank,
   lock.lock();
   driving_ = false;
   if (!proved) return proved;
-  size_windows();
+  size_windows(is_address_shared(plan, host_->endpoint()));
   background_ = std::thread([this] { run_background(); });
   return {};
 }

@@ -74,6 +74,8 @@ class Engine final : public LocalMember {
   Result<void> start(const control::JobPlan& plan, Rank rank,
                      std::span<const net::Endpoint> daemon_shards, bool use_aggregator,
                      bool use_direct, Instant deadline);
+  /// Of its sockets, as the kernel granted them; it may grant less than was asked for.
+  int receive_buffer_bytes() const { return direct_socket_->receive_buffer_bytes(); }
   /// The largest datagram that every path carries.
   uint32_t datagram_bytes() const { return datagram_bytes_; }
   /// Slots worth having: as many datagrams as may be in flight on the busiest path.
@@ -121,7 +123,7 @@ class Engine final : public LocalMember {
   void send_hellos(Path& path, Instant now);
   void on_challenge(Path& path, const wire::Header& header, std::span<const std::byte> payload);
   void on_hello_ack(Path& path, const wire::Header& header);
-  void size_windows();
+  void size_windows(bool loops);
 
   // engine_multicast.cc
   void tune_in(Route route, Instant now);

@@ -187,10 +187,8 @@ Result<void> Engine::prove_paths(Instant deadline) {
 
 /// How much may be in flight on a path at most: what the receive buffers at both ends surely hold
 /// (P11). Under `direct` all members' datagrams meet in one buffer, so each path gets its share.
-void Engine::size_windows() {
-  const bool loops = std::ranges::any_of(routes_[1], [&](const Path* path) {
-    return !path->local && path->to.same_address(host_->endpoint());
-  });
+/// @param loops  this process's own results meet there, too (P19), and are dropped.
+void Engine::size_windows(bool loops) {
   for (auto& path : paths_) {
     const auto own = static_cast<uint32_t>(
         (path->sockets.empty() ? *direct_socket_ : *path->sockets[0]).receive_buffer_bytes());
@@ -198,7 +196,6 @@ void Engine::size_windows() {
         path->shard_buffer_bytes == 0 ? own : std::min(own, path->shard_buffer_bytes);
     uint32_t window = buffer / kTrueSize * 9 / 10;
     if (path->route == Route::kDirect) {
-      // Where ranks share an address, its own results come back to all (P19), and are dropped.
       const auto peers = static_cast<uint32_t>(routes_[1].size() - (loops ? 0 : 1));
       window /= std::max(peers, 1u);
     } else {

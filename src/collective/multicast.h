@@ -5,6 +5,7 @@
 // datagram.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -33,6 +34,15 @@ inline std::optional<net::Endpoint> direct_multicast_group(const control::JobPla
   const auto first = net::parse_endpoint(plan.members[0].shard);
   if (!first) return std::nullopt;
   return multicast_group(plan.incarnation, first->port());
+}
+
+/// Have several embedded shards of the job the address of `own`, which is one of them? Then what
+/// one sends to all comes back to its own process as well.
+inline bool is_address_shared(const control::JobPlan& plan, const net::Endpoint& own) {
+  return std::ranges::count_if(plan.members, [&](const control::Member& member) {
+           const auto shard = net::parse_endpoint(member.shard);
+           return shard && shard->same_address(own);
+         }) > 1;
 }
 
 }  // namespace sumcast::collective

@@ -128,24 +128,34 @@ TEST(Multicast, IsExactUnderLossDuplicationAndReordering) {
 }
 
 /// The daemon's host gets a switch between its own interface and the cable.
-bool put_switch(const net::NamespacePair& hosts) {
-  return hosts.in_a(
-      "ip link add switch type bridge && ip link set va master switch && "
-      "ip link add own type veth peer name port && ip link set port master switch && "
-      "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
-      "ip link set own up && ip link set port up && ip link set switch up");
-}
+class MulticastThroughSwitch : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    hosts_ = net::NamespacePair::open(reason);
+    if (hosts_ == nullptr) GTEST_SKIP() << reason;
+    if (!hosts_->in_a(
+            "ip link add switch type bridge && ip link set va master switch && "
+            "ip link add own type veth peer name port && ip link set port master switch && "
+            "ip addr del 10.77.0.1/24 dev va && ip addr add 10.77.0.1/24 dev own && "
+            "ip link set own up && ip link set port up && ip link set switch up")) {
+      GTEST_SKIP() << "needs the kernel's bridge";
+    }
+  }
+  /// @param flood  "on" or "off".
+  bool let_multicasts_pass(const char* flood) const {
+    return hosts_->in_a(std::string("bridge link set dev va mcast_flood ") + flood);
+  }
+
+  std::unique_ptr<net::NamespacePair> hosts_;
+};
 
 /// A switch that forgets who listens: the group's datagrams end, all others go on.
-TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
-  std::string reason;
-  const auto hosts = net::NamespacePair::open(reason);
-  if (hosts == nullptr) GTEST_SKIP() << reason;
-  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
-  Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
+TEST_F(MulticastThroughSwitch, WhoHearsNoMoreGetsItsOwn) {
+  Cluster cluster(3, {.aggregator = true, .hosts = hosts_.get()});
   warm_up(cluster);
   ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
-  ASSERT_TRUE(hosts->in_a("bridge link set dev va mcast_flood off"));
+  ASSERT_TRUE(let_multicasts_pass("off"));
   check_all_reduce(cluster, 100000, 2, WireFormat::kNative);
   // The last of them is no audience any more, and so need not say that it hears nothing.
   EXPECT_GE(cluster.shard_work(ShardWork::kUntuned), 2u);
@@ -163,19 +173,15 @@ TEST(Multicast, WhoHearsNoMoreGetsItsOwn) {
 }
 
 /// A switch that limits the rate of multicasts: some are always heard, too many are not.
-TEST(Multicast, WhoHearsTooLittleGetsItsOwn) {
-  std::string reason;
-  const auto hosts = net::NamespacePair::open(reason);
-  if (hosts == nullptr) GTEST_SKIP() << reason;
-  if (!put_switch(*hosts)) GTEST_SKIP() << "needs the kernel's bridge";
-  Cluster cluster(3, {.aggregator = true, .hosts = hosts.get()});
+TEST_F(MulticastThroughSwitch, WhoHearsTooLittleGetsItsOwn) {
+  Cluster cluster(3, {.aggregator = true, .hosts = hosts_.get()});
   warm_up(cluster);
   ASSERT_GT(cluster.shard_work(ShardWork::kMulticast), 0u);
   std::atomic<bool> stop{false};
   std::thread limits([&] {
     while (!stop) {
       for (const char* flood : {"off", "on"}) {
-        EXPECT_TRUE(hosts->in_a(std::string("bridge link set dev va mcast_flood ") + flood));
+        EXPECT_TRUE(let_multicasts_pass(flood));
         std::this_thread::sleep_for(10ms);
       }
     }

@@ -1,5 +1,4 @@
 #include "collective/shard_host.h"
-#include "collective/multicast.h"
 
 #include <algorithm>
 
@@ -81,10 +80,7 @@ void ShardHost::start_job(const control::JobPlan& plan, const std::optional<auth
   auto job = std::make_unique<Job>(plan.incarnation, plan.epoch, Signer(sender, downlink));
   if (!options_.socket_per_member) {
     job->direct_group = direct_multicast_group(plan);
-    job->shares_address = std::ranges::count_if(plan.members, [&](const control::Member& member) {
-                            const auto shard = net::parse_endpoint(member.shard);
-                            return shard && shard->same_address(endpoint());
-                          }) > 1;
+    job->shares_address = is_address_shared(plan, endpoint());
   }
   for (size_t i = 0; i < plan.members.size(); ++i) {
     const Rank rank(static_cast<uint16_t>(i));

@@ -67,9 +67,15 @@ Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request, std::optional
   }
   outbox_.push_back(request);
   wake_up_.signal();
+  const auto end_of_beside = [&]() -> std::optional<Error> {
+    if (!beside) return std::nullopt;
+    if (const auto ended = aborts_.find(*beside); ended != aborts_.end()) return ended->second;
+    if (open_groups_.contains(*beside)) return std::nullopt;
+    return Error{ErrorCode::kAborted,
+                 fmt::format("group \"{}\": the group it belongs to was closed", request.key)};
+  };
   const auto has_answer = [&] {
-    return requests_.at(request.key).answered || abort_of_all_ ||
-           (beside && (aborts_.contains(*beside) || !open_groups_.contains(*beside)));
+    return requests_.at(request.key).answered || abort_of_all_ || end_of_beside();
   };
   answered_.wait_for(lock, request.timeout + kOpenAnswerTime, has_answer);
   const Request answer = std::move(requests_.at(request.key));
@@ -77,14 +83,7 @@ Result<GroupPlan> ClientLoop::open_group(const OpenGroup& request, std::optional
   if (answer.refusal) return fail(*answer.refusal);
   if (answer.answered) return answer.plan;
   if (abort_of_all_) return fail(*abort_of_all_);
-  if (beside) {
-    const auto ended = aborts_.find(*beside);
-    if (ended != aborts_.end()) return fail(ended->second);
-    if (!open_groups_.contains(*beside)) {
-      return fail(ErrorCode::kAborted,
-                  fmt::format("group \"{}\": the group it belongs to was closed", request.key));
-    }
-  }
+  if (const auto ended = end_of_beside()) return fail(*ended);
   return fail(
       ErrorCode::kTimeout,
       fmt::format("group \"{}\": the coordinator at {} does not answer", request.key, where_));

@@ -57,7 +57,7 @@ struct Settings {
   /// How long a thread that waits for datagrams looks for them before it sleeps. Being woken costs
   /// as much as a small operation takes; it gives its core to whoever wants it meanwhile.
   Duration spin = 100us;
-  /// Results of a daemon to all workers of its link at once, where that is found to work.
+  /// Results to all workers of an aggregator's link at once, where that is found to work.
   bool multicast = true;
   /// Most datagrams under way to a shard; 0: what the socket buffers hold.
   uint32_t window = 0;
