@@ -2,8 +2,11 @@
 
 import datetime
 import os
+import re
 import socket
+import socketserver
 import subprocess
+import threading
 import time
 
 import pytest
@@ -71,17 +74,60 @@ def test_two_jobs_share_a_daemon(daemon, tmp_path):
 def test_a_key_that_does_not_fit_is_an_error_on_every_rank(daemon, tmp_path, wrong):
     address, _ = daemon
 
-    def body(rank, size):
-        os.environ.update(MASTER_ADDR="127.0.0.1", SUMCAST_AGGREGATOR=address)
+    def settings(rank):
         if wrong == "key":
-            os.environ["SUMCAST_KEY_FILE"] = key_file(tmp_path / f"key {rank}", "6")
-        else:
-            os.environ["SUMCAST_INSECURE"] = "1"
+            return {"SUMCAST_KEY_FILE": key_file(tmp_path / f"key {rank}", "6")}
+        return {"SUMCAST_INSECURE": "1"}
+
+    for text in texts_of_a_refused_start(tmp_path, address, settings):
+        assert ("key" in text if wrong == "key" else "requires a key" in text), text
+        assert address in text, text
+
+
+def texts_of_a_refused_start(tmp_path, address, settings):
+    """What two ranks get, long before the ten minutes that they would wait for one another."""
+
+    def body(rank, size):
+        os.environ.update(settings(rank), MASTER_ADDR="127.0.0.1", SUMCAST_AGGREGATOR=address)
         store = dist.FileStore(str(tmp_path / "store"), 2)
         return error_of(lambda: dist.init_process_group(
             "sumcast", store=store, rank=rank, world_size=2,
-            timeout=datetime.timedelta(seconds=10)))
+            timeout=datetime.timedelta(seconds=600)))
 
-    for text in run(2, body, join=False):
-        assert ("key" in text or "secure" in text) and "\n" not in text, text
-        print(text)
+    texts = run(2, body, join=False, limit=30)
+    assert all("\n" not in text and text.startswith("RuntimeError: sumcast: ") for text in texts), texts
+    return texts
+
+
+class AnotherVersion(socketserver.ThreadingTCPServer):
+    """Between ranks and a daemon: its hello says that it speaks version 9."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, behind):
+        self.behind = behind
+        super().__init__(("127.0.0.1", 0), AnotherVersion.Relay)
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.create_connection(self.server.behind) as daemon:
+                hello = daemon.recv(4096)
+                changed = re.sub(rb'("protocol": ?)\d', rb"\g<1>9", hello)
+                assert changed != hello
+                self.request.sendall(changed)
+                self.request.settimeout(20)
+                while self.request.recv(4096):  # Until the rank has had enough of it.
+                    pass
+
+
+def test_a_daemon_of_another_version_is_an_error_on_every_rank(daemon, tmp_path):
+    address, key = daemon
+    host, port = address.split(":")
+    with AnotherVersion((host, int(port))) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        where = f"127.0.0.1:{other.server_address[1]}"
+        texts = texts_of_a_refused_start(tmp_path, where, lambda rank: {"SUMCAST_KEY_FILE": key})
+        other.shutdown()
+    for text in texts:
+        assert f"{where} speaks control protocol 9" in text, text

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 import torch
+import torch._dynamo  # DDP and FSDP import it, which takes seconds: once, before ranks are forked.
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
@@ -346,3 +347,33 @@ def test_groups_and_meshes(kind):
         assert tensor.tolist() == [2 * (rank % 2) + 2] * 3
 
     run_on(kind, 4, body)
+
+
+@KINDS
+def test_fsdp2_trains_to_the_weights_of_the_cpu(kind):
+    """Layers are gathered and their gradients scattered on streams of FSDP's own."""
+
+    def body(rank, size, device):
+        from torch.distributed.fsdp import fully_shard
+
+        def train(place):
+            torch.manual_seed(3)
+            model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(),
+                                        torch.nn.Linear(30, 18), torch.nn.Tanh()).to(place)
+            mesh = dist.init_device_mesh(torch.device(place).type, (size,))
+            for layer in (model[0], model[2]):
+                fully_shard(layer, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            generator = torch.Generator().manual_seed(100 + rank)
+            for _ in range(4):
+                batch = torch.randn(8, 20, generator=generator)
+                optimizer.zero_grad()
+                model(batch.to(place)).square().mean().backward()
+                optimizer.step()
+            return [parameter.full_tensor().detach().cpu() for parameter in model.parameters()]
+
+        for here, there in zip(train(device), train("cpu")):
+            assert torch.equal(here, there) if device.type == "toy" else torch.allclose(here, there)
+
+    run_on(kind, 2, body)

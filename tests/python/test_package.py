@@ -15,3 +15,11 @@ def test_a_name_that_does_not_exist_is_an_attribute_error():
     program = "import sumcast; sumcast.tensorflow"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert "AttributeError: module 'sumcast' has no attribute 'tensorflow'" in ran.stderr
+
+
+def test_a_report_of_a_step_prints_what_it_holds():
+    from sumcast.pipeline.optimizer import Report
+
+    report = Report()
+    report.updates, report.fell_back = 1, "the loss rose"
+    assert repr(report) == "Report(updates=1, skipped=0, fell_back='the loss rose', retuned=None)"

@@ -4,6 +4,7 @@ import contextlib
 import copy
 
 import torch
+import torch._dynamo  # DDP and FSDP import it, which takes seconds: once, before ranks are forked.
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn

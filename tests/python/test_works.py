@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import sumcast.torch
 from ranks import error_of, run
+from test_collectives import PATHS
 
 
 def test_futures_complete_without_anybody_waiting():
@@ -102,20 +103,67 @@ def test_a_timeout_names_operation_number_ranks_and_address():
     run(2, body)
 
 
-def test_an_aborted_group_touches_nothing_any_more():
+@PATHS
+def test_an_aborted_group_touches_nothing_any_more(path):
     def body(rank, size):
-        tensor = torch.ones(1 << 22)
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         if rank == 1:
-            work = dist.all_reduce(tensor, async_op=True)
-            dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+            # In the middle: rank 0 has begun too.
+            tensor, got = torch.ones(1 << 24), torch.zeros(1 << 22)
+            works = [dist.irecv(got, 0), dist.all_reduce(tensor, async_op=True)]
+            backend.abort()
+            copies = tensor.clone(), got.clone()
+            time.sleep(0.5)
+            assert torch.equal(tensor, copies[0]) and torch.equal(got, copies[1])
+            assert all("abort" in error_of(work.wait) for work in works)
+        else:
+            dist.isend(torch.ones(1 << 22), 1)
+            tensor = torch.ones(1 << 24)
+            assert "rank 1" in error_of(lambda: dist.all_reduce(tensor))
             copy = tensor.clone()
             time.sleep(0.5)
             assert torch.equal(tensor, copy)
-            assert "abort" in error_of(work.wait)
-        else:
-            assert "rank 1" in error_of(lambda: dist.all_reduce(tensor))
 
-    run(2, body)
+    run(2, body, environment=path)
+
+
+@PATHS
+def test_a_call_may_have_a_shorter_timeout_than_its_group(path):
+    """The group's is ten minutes, the run ends them after one."""
+
+    def body(rank, size):
+        def options_of(kind):
+            options = kind()
+            options.timeout = datetime.timedelta(milliseconds=700)
+            return options
+
+        calls = {
+            "all_reduce": lambda g: g.allreduce([torch.ones(3)], options_of(dist.AllreduceOptions)),
+            "broadcast": lambda g: g.broadcast([torch.ones(3)], options_of(dist.BroadcastOptions)),
+            "all_gather": lambda g: g.allgather([[torch.ones(3), torch.ones(3)]], [torch.ones(3)],
+                                                options_of(dist.AllgatherOptions)),
+            "barrier": lambda g: g.barrier(options_of(dist.BarrierOptions)),
+            "gather": lambda g: g.gather([[torch.ones(3), torch.ones(3)]], [torch.ones(3)],
+                                         options_of(dist.GatherOptions)),
+        }
+        for name, call in calls.items():
+            if name == "broadcast" and path:
+                continue  # The root need not wait for anybody.
+            group = dist.new_group([0, 1], timeout=datetime.timedelta(minutes=10))
+            if rank == 0:
+                text = error_of(lambda: call(group).wait())
+                assert "timeout" in text and name in text and "rank 1" in text, text
+        # And one that is set later, which torch has for a group.
+        group = dist.new_group([0, 1], timeout=datetime.timedelta(minutes=10))
+        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(milliseconds=700), group)
+        if rank == 0:
+            assert "timeout" in error_of(lambda: dist.all_reduce(torch.ones(3), group=group))
+        store = dist.distributed_c10d._get_default_store()
+        if rank == 0:
+            store.set("over", "")
+        store.wait(["over"])
+
+    run(2, body, environment=path, timeout=600, limit=60)
 
 
 def test_point_to_point_in_both_directions_with_tags_and_any_source():
@@ -239,9 +287,26 @@ def test_stats_count_operations_bytes_and_datagrams():
         assert ours["count"] == 3 and ours["bytes"] == 12000 and ours["failed"] == 0
         assert ours["seconds"] > 0
         assert len(stats["groups"]) == 2
+        assert set(stats["transport"]) >= {"datagrams_sent", "datagrams_received", "retransmits"}
         assert stats["transport"]["datagrams_sent"] > 0
 
     run(2, body, environment={"SUMCAST_ONE_RANK_PER_HOST": "1"})
+
+
+def test_ranks_of_one_host_send_no_datagrams():
+    def body(rank, size):
+        tensor = torch.ones(100_000)
+        dist.all_reduce(tensor)
+        dist.reduce(tensor, 1)
+        dist.broadcast(tensor, 2)
+        dist.all_gather_into_tensor(torch.empty(size * 100_000), tensor)
+        dist.reduce_scatter_tensor(torch.empty(1000), torch.ones(size * 1000))
+        dist.barrier()
+        stats = sumcast.torch.stats()
+        assert stats["groups"]["0"]["all_reduce"]["bytes"] == 400_000
+        return stats["transport"]["datagrams_sent"], stats["transport"]["datagrams_received"]
+
+    assert run(3, body) == [(0, 0)] * 3
 
 
 def test_stats_may_be_asked_for_while_groups_come_and_go():

@@ -4,6 +4,7 @@ A process has one accelerator at most, so the extension is loaded by ranks that 
 fork, and only compiled before.
 """
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -66,6 +67,11 @@ def _module():
         device if isinstance(device, int) else torch.device(device).index or 0)
     module.manual_seed_all = lambda seed: None
     module.get_amp_supported_dtype = lambda: [torch.bfloat16]
+    # What FSDP uses; c10's own streams and events do it all.
+    module.Stream = lambda priority=0: torch.Stream(device="toy", priority=priority)
+    module.Event = lambda: torch.Event(device="toy")
+    module.current_stream = torch.accelerator.current_stream
+    module.stream = lambda stream: stream if stream is not None else contextlib.nullcontext()
     return module
 
 

@@ -37,6 +37,9 @@ class Report:
         self.retuned = None
         """Why the width changed, in this step, with `width="auto"`."""
 
+    def __repr__(self):
+        return f"Report({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
 
 class Optimizer(StandIn):
     """Wraps a torch optimiser; takes its place for schedulers and GradScaler.
