@@ -14,8 +14,14 @@ import datetime
 import json
 import os
 import secrets
+import socket
+import time
 
 from sumcast import _native
+
+# Seconds to try for an aggregator. The other ranks may take as long as the group's timeout, half an
+# hour by default; a daemon was started before.
+REACH_SECONDS = 20
 
 # A program that ends without destroy_process_group() leaves all the same.
 atexit.register(_native.leave_all)
@@ -50,8 +56,7 @@ def _milliseconds(timeout):
 
 def _join(options, ranks, timeout_ms, join=_native.join):
     """Meets the other ranks over options.store; what `join` then makes of the meeting."""
-    rank = options.group_rank
-    store = options.store
+    rank, store = options.group_rank, options.store
     # One store may serve several starts, one after the other: the n-th start of each rank meets.
     attempt = store.add(f"sumcast/starts/{rank}", 1)
     place = f"sumcast/meeting/{attempt}"
@@ -77,20 +82,59 @@ def _join(options, ranks, timeout_ms, join=_native.join):
     }
     if rank != 0:
         _hear(store, place, meeting)
+        _reach(aggregator, timeout_ms)
         return join(**meeting)
     try:
-        _announce(store, place, meeting)
+        hosts = _hosts(store, place, meeting)
+        _reach(aggregator, timeout_ms)
+        _announce(store, place, meeting, hosts)
         job = join(**meeting)
     except Exception as error:
         # The others would wait for the meeting; they are told instead.
-        store.set(place, json.dumps({"error": str(error)}))
+        store.set(place, json.dumps({"error": str(error).removeprefix("sumcast: ")}))
         raise
     # All have read it. A key does not stay where others may look.
     _forget(store, place, meeting)
     return job
 
 
-def _announce(store, place, meeting):
+def _hosts(store, place, meeting):
+    """Rank 0: the others' hosts, when all have come; all must mean the same number of ranks."""
+    size = len(meeting["ranks"])
+    hosts = []
+    for rank in range(1, size):
+        key = f"{place}/host/{rank}"
+        _wait(store, key, meeting, f"rank {rank} of {size} has not come to init_process_group within "
+                                   f"{meeting['timeout_ms'] / 1000:g} s")
+        said = json.loads(store.get(key))
+        if said["size"] != size:
+            raise RuntimeError(f"sumcast: rank 0 was told that there are {size} ranks, and rank {rank} "
+                               f"that there are {said['size']}; start all with one world size")
+        hosts.append(said["host"])
+    return hosts
+
+
+def _reach(aggregator, timeout_ms):
+    """Is one of these there? Said soon, not when the group's timeout has passed."""
+    if not aggregator:
+        return
+    until = time.monotonic() + min(REACH_SECONDS, timeout_ms / 1000)
+    while True:
+        for where in aggregator.split(","):
+            host, _, port = where.strip().rpartition(":")
+            try:
+                left = max(0.1, until - time.monotonic())
+                socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
+                return
+            except (OSError, ValueError) as error:
+                trouble = error
+        if time.monotonic() > until:
+            raise RuntimeError(f"sumcast: the aggregator {aggregator} (SUMCAST_AGGREGATOR) cannot be "
+                               f"reached: {trouble}")
+        time.sleep(0.2)
+
+
+def _announce(store, place, meeting, hosts):
     """Rank 0: makes up what the others need, and says it as soon as it listens."""
     meeting["job"] = "torch-" + secrets.token_hex(8)
     said = {"job": meeting["job"]}
@@ -100,7 +144,7 @@ def _announce(store, place, meeting):
     if not meeting["key_file"] and not meeting["insecure"]:
         meeting["key"] = secrets.token_bytes(32)
         said["key"] = meeting["key"].hex()
-    address = _own_address(store, place, meeting)
+    address = _own_address(hosts)
     meeting["coordinator"] = (f"[{address}]" if ":" in address else address) + ":0"
 
     def on_listening(where):
@@ -111,7 +155,8 @@ def _announce(store, place, meeting):
 
 def _hear(store, place, meeting):
     """Other ranks: waits for what rank 0 says."""
-    store.set(f"{place}/host/{meeting['rank']}", _native.host_identity())
+    store.set(f"{place}/host/{meeting['rank']}",
+              json.dumps({"host": _native.host_identity(), "size": len(meeting["ranks"])}))
     _wait(
         store,
         place,
@@ -136,8 +181,8 @@ def _wait(store, key, meeting, complaint):
         raise RuntimeError(f"sumcast: {complaint}") from error
 
 
-def _own_address(store, place, meeting):
-    """The address of rank 0 that the others reach.
+def _own_address(hosts):
+    """The address of rank 0 that the others, on these hosts, reach.
 
     MASTER_ADDR is rank 0's host as the others know it, but on that host itself it may resolve to
     loopback (Debian: 127.0.1.1). That is fine if all ranks are on it, which their hosts tell.
@@ -146,18 +191,8 @@ def _own_address(store, place, meeting):
     address = _native.reachable_address(master, True)
     if not address.startswith("127.") and address != "::1":
         return address
-    here = _native.host_identity()
-    for rank in range(1, len(meeting["ranks"])):
-        key = f"{place}/host/{rank}"
-        _wait(
-            store,
-            key,
-            meeting,
-            f"rank {rank} of {len(meeting['ranks'])} has not come to "
-            f"init_process_group within {meeting['timeout_ms'] / 1000:g} s",
-        )
-        if store.get(key).decode() != here:
-            return _native.reachable_address(master, False)
+    if any(host != _native.host_identity() for host in hosts):
+        return _native.reachable_address(master, False)
     return address
 
 
