@@ -377,3 +377,41 @@ def test_fsdp2_trains_to_the_weights_of_the_cpu(kind):
             assert torch.equal(here, there) if device.type == "toy" else torch.allclose(here, there)
 
     run_on(kind, 2, body)
+
+
+@KINDS
+def test_a_callback_may_begin_and_await_further_calls(kind):
+    """As a communication hook does: here of DDP, in 16 bits, and of a future by itself."""
+
+    def body(rank, size, device):
+        first = torch.full((1000,), float(rank + 1), device=device)
+        second = torch.zeros(1000, device=device)
+
+        def chain(future):
+            second.copy_(future.value()[0])  # In the order of the device.
+            return dist.all_reduce(second, async_op=True).get_future().wait()[0]
+
+        dist.all_reduce(first, async_op=True).get_future().then(chain).wait()
+        assert first.cpu().unique().tolist() == [3] and second.cpu().unique().tolist() == [6]
+
+        def hook(state, bucket):
+            small = (bucket.buffer() / size).to(torch.bfloat16)
+            future = dist.all_reduce(small, async_op=True).get_future()
+            return future.then(lambda done: bucket.buffer().copy_(done.value()[0]))
+
+        def train(place):
+            torch.manual_seed(1)
+            model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.Tanh(),
+                                        torch.nn.Linear(30, 4)).to(place)
+            ddp = torch.nn.parallel.DistributedDataParallel(model)
+            ddp.register_comm_hook(None, hook)
+            generator = torch.Generator().manual_seed(100 + rank)
+            for _ in range(2):
+                ddp.zero_grad()
+                ddp(torch.randn(8, 20, generator=generator).to(place)).square().mean().backward()
+            return [parameter.grad.cpu() for parameter in model.parameters()]
+
+        for here, there in zip(train(device), train("cpu")):
+            assert torch.equal(here, there) if device.type == "toy" else torch.allclose(here, there)
+
+    run_on(kind, 2, body)

@@ -3,10 +3,12 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -188,6 +190,20 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator; }
   bool isPinnedPtr(const void* memory) const override { return is_pinned(memory); }
   at::Device getDeviceFromPtr(void*) const override { return {kType, current_device}; }
+  /// FSDP lets go of what it has gathered so, and takes memory again.
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    auto* impl = storage.unsafeGetStorageImpl();
+    const size_t kept = std::min(bytes, impl->nbytes());
+    at::DataPtr fresh(nullptr, impl->device());
+    if (bytes > 0) fresh = device_allocator.allocate(bytes);
+    if (kept > 0) {
+      const c10::Stream stream = current_stream(impl->device().index());
+      queue(stream, [to = fresh.get(), from = impl->data(), kept] { std::memcpy(to, from, kept); });
+      synchronize(stream);
+    }
+    impl->set_data_ptr_noswap(std::move(fresh));
+    impl->set_nbytes(bytes);
+  }
 };
 
 [[maybe_unused]] const bool registered = [] {
