@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "runtime.h"
 
@@ -37,6 +38,31 @@ struct Mark {
   void wait() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done; });
+  }
+  void reach() {
+    const std::lock_guard lock(mutex);
+    done = true;
+    at = std::chrono::steady_clock::now();
+    changed.notify_all();
+  }
+};
+
+/// Device memory, freed in the order of the stream that was current when it was allocated, and
+/// behind what others that use it have queued by then, as caching allocators do.
+struct Block {
+  void* memory;
+  c10::Stream stream;
+  std::mutex mutex;
+  std::vector<c10::Stream> users;
+
+  static void drop(void* context) {
+    const std::unique_ptr<Block> gone(static_cast<Block*>(context));
+    for (const c10::Stream& user : gone->users) {
+      const auto mark = std::make_shared<Mark>();
+      queue(user, [mark] { mark->reach(); });
+      queue(gone->stream, [mark] { mark->wait(); });
+    }
+    queue(gone->stream, [memory = gone->memory] { release(memory); });
   }
 };
 
@@ -88,12 +114,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (*event == nullptr) *event = new Event;
     auto mark = std::make_shared<Mark>();
     static_cast<Event*>(*event)->mark = mark;
-    queue(stream, [mark] {
-      const std::lock_guard lock(mark->mutex);
-      mark->done = true;
-      mark->at = std::chrono::steady_clock::now();
-      mark->changed.notify_all();
-    });
+    queue(stream, [mark] { mark->reach(); });
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) return;
@@ -125,27 +146,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return true;
   }
   void synchronizeStream(const c10::Stream& stream) const override { synchronize(stream); }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    if (data.get_deleter() != &Block::drop) return;
+    auto* block = static_cast<Block*>(data.get_context());
+    const std::lock_guard lock(block->mutex);
+    block->users.push_back(stream);
+  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-/// Freed in the order of the stream that was current when it was allocated, as caching allocators
-/// do.
 struct DeviceAllocator final : at::Allocator {
   at::DataPtr allocate(size_t bytes) override {
     check_alive();
-    struct Block {
-      void* memory;
-      c10::Stream stream;
-    };
-    auto* block = new Block{toy::allocate(bytes), current_stream(current_device)};
-    return {block->memory, block,
-            [](void* context) {
-              auto* gone = static_cast<Block*>(context);
-              queue(gone->stream, [memory = gone->memory] { release(memory); });
-              delete gone;
-            },
-            c10::Device(kType, current_device)};
+    auto* block = new Block{toy::allocate(bytes), current_stream(current_device), {}, {}};
+    return {block->memory, block, &Block::drop, c10::Device(kType, current_device)};
   }
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
