@@ -126,7 +126,9 @@ def _reach(aggregator, timeout_ms):
                 left = max(0.1, until - time.monotonic())
                 socket.create_connection((host.strip("[]"), int(port)), timeout=left).close()
                 return
-            except (OSError, ValueError) as error:
+            except ValueError:
+                return  # Not an address, which joining says better.
+            except OSError as error:
                 trouble = error
         if time.monotonic() > until:
             raise RuntimeError(f"sumcast: the aggregator {aggregator} (SUMCAST_AGGREGATOR) cannot be "

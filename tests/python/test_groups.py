@@ -205,6 +205,12 @@ def test_an_unreachable_aggregator_is_named_on_every_rank(tmp_path):
                for text in texts), texts
 
 
+def test_an_aggregator_that_is_no_address_is_an_error_at_once(tmp_path):
+    texts = errors_long_before_the_timeout(2, lambda rank, size: join_error(
+        rank, size, str(tmp_path / "s"), SUMCAST_AGGREGATOR="nowhere", SUMCAST_INSECURE="1"))
+    assert all("nowhere" in text and "port" in text for text in texts), texts
+
+
 def test_a_missing_rank_is_an_error_on_the_others(tmp_path):
     def body(rank, size):
         return "" if rank == 1 else join_error(rank, size, str(tmp_path / "s"), timeout=4)
