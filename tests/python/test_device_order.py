@@ -268,6 +268,7 @@ def test_a_failure_behind_wait_shows_in_the_next_call_and_stops_no_stream():
         tensor.cpu()  # The stream has come through.
         until(lambda: work.exception() is not None)
         assert "timeout" in error_of(work.get_future().wait)
+        assert "all_reduce" in error_of(dist.barrier)  # As one calls before a checkpoint.
         assert "all_reduce" in error_of(lambda: dist.all_reduce(tensor))
         device.forget_copies()
         device.synchronize()
