@@ -1,9 +1,7 @@
 // Away from the daemon and back, with everything that a job may have: batches ahead, two daemons,
 // rows that come and go, checkpoints. The same bits as servers alone, where that is promised (P20:
-// with batches ahead, if no step was under way when the daemon died), and every gradient once.
-#include <atomic>
+// with batches ahead, if no step was under way when the daemon died). restless_test.cc: always.
 #include <filesystem>
-#include <optional>
 
 #include "sparse/test_daemon.h"
 
@@ -11,36 +9,8 @@ namespace sumcast::sparse {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 
-constexpr auto kPatience = 30s;
 constexpr uint32_t kRoundsThere = 48;
-
-/// Daemons at addresses that stay, and who of rank 0 is to be asked.
-struct Road {
-  std::optional<Daemon> first{std::in_place}, second{std::in_place};
-  const std::string first_address = first->address(), second_address = second->address();
-  std::atomic<Seat*> seat{nullptr};
-
-  JobSetup setup(bool has_second) {
-    JobSetup setup;
-    setup.aggregator = first_address + (has_second ? "," + second_address : "");
-    setup.seats = true;
-    setup.return_after = 10ms;
-    setup.on_seat = [this](Seat& at, uint32_t rank) {
-      if (rank == 0) seat.store(&at);
-    };
-    return setup;
-  }
-  /// All members have joined a better place again.
-  void await_return() const {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (!seat.load()->is_return_ready()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), until) << "nobody comes back";
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-};
 
 /// What rank 0 does before a round.
 using Events = std::map<uint32_t, std::function<void()>>;
@@ -58,18 +28,6 @@ struct Arrived {
   Rows final;
   uint64_t failovers = 0, returns = 0;
 };
-
-bool good(const Result<void>& done) {
-  EXPECT_TRUE(done.has_value()) << done.error().what;
-  return done.has_value();
-}
-
-/// A sum that all are in: whoever is through it knows that all have come.
-void meet(Worker& worker, uint32_t workers) {
-  std::array<double, 1> number = {1};
-  ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
-  ASSERT_EQ(number[0], workers);
-}
 
 void begin_batches(Worker& worker, const Options& options, uint32_t rank, uint32_t round) {
   ASSERT_TRUE(good(worker.pull(batch(rank, round))));
