@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "report/table.h"
+#include "trainer/idx.h"
 
 namespace sumcast::cli {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::array<ConvergenceSetting, 6> kSettings = {{
     {"adamw-fast", Optimiser::kAdamW, 0.004f, 0.9f},
 }};
 
-constexpr std::array<ConvergenceVariant, 17> kVariants = {{
+constexpr std::array<ConvergenceVariant, 16> kVariants = {{
     {"sync", 1},
     {"plain", 2},
     {"previous", 2, Forecast::kPrevious},
@@ -35,14 +36,13 @@ constexpr std::array<ConvergenceVariant, 17> kVariants = {{
     {"compensated", 2, Forecast::kNone, Compensation::kAdaptive},
     {"corrected", 2, Forecast::kNone, Compensation::kNone, 1.0f},
     {"fresh-output", 2, Forecast::kNone, Compensation::kNone, 0.0f, true},
-    {"bf16", 2, Forecast::kLocalAndPrevious, Compensation::kNone, 0.0f, false, "bf16"},
-    {"int8", 2, Forecast::kLocalAndPrevious, Compensation::kNone, 0.0f, false, "int8"},
-    {"top-k", 2, Forecast::kLocalAndPrevious, Compensation::kNone, 0.0f, false, "top-k"},
-    {"qsgd", 2, Forecast::kLocalAndPrevious, Compensation::kNone, 0.0f, false, "qsgd"},
+    {"local-bf16", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "bf16"},
+    {"local-int8", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "int8"},
+    {"local-top-k", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "top-k"},
+    {"local-qsgd", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "qsgd"},
     {"plain-3", 3},
     {"forecast-3", 3, Forecast::kLocalAndPrevious},
     {"local-3", 3, Forecast::kLocal},
-    {"local-top-k", 2, Forecast::kLocal, Compensation::kNone, 0.0f, false, "top-k"},
     {"async", 1, Forecast::kNone, Compensation::kNone, 0.0f, false, {}, true},
 }};
 
@@ -67,13 +67,20 @@ std::string names_of(std::span<const Entry> entries) {
   return names;
 }
 
+/// Gaps are told from as many seeds on both sides; from fewer with a mark.
+constexpr size_t kSeedsThatCount = 5;
+
+/// Whether it learnt nothing: its loss is no number, or about that of guessing.
+bool diverged(const ConvergenceRun& run) {
+  return !(run.loss < 0.95 * std::log(static_cast<double>(trainer::kClasses)));
+}
+
 struct Moments {
-  size_t count = 0;
   double mean = 0, deviation = 0;
 };
 
 Moments moments_of(const std::vector<double>& values) {
-  Moments m{values.size(), 0, 0};
+  Moments m;
   if (values.empty()) return m;
   const auto n = static_cast<double>(values.size());
   m.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
@@ -81,6 +88,44 @@ Moments moments_of(const std::vector<double>& values) {
   for (const double v : values) squares += (v - m.mean) * (v - m.mean);
   if (values.size() > 1) m.deviation = std::sqrt(squares / (n - 1));
   return m;
+}
+
+/// The runs of one variant in one setting.
+struct Row {
+  std::vector<double> accuracies;  ///< Per cent, of those that did not diverge.
+  size_t diverged = 0;
+  Moments moments;
+
+  size_t seeds() const { return accuracies.size() + diverged; }
+};
+
+Row row_of(const std::vector<ConvergenceRun>& runs, std::string_view setting,
+           std::string_view variant) {
+  Row row;
+  for (const ConvergenceRun& run : runs) {
+    if (run.setting != setting || run.variant != variant) continue;
+    if (diverged(run)) {
+      ++row.diverged;
+    } else {
+      row.accuracies.push_back(100 * run.accuracy);
+    }
+  }
+  row.moments = moments_of(row.accuracies);
+  return row;
+}
+
+/// Share of the points between plain and sync that `mine` gives back; in brackets if either has too
+/// few seeds, "-" if the gap is noise or plain diverged.
+std::string share_closed(const Row& mine, const Row& sync, const Row& plain) {
+  const double gap = sync.moments.mean - plain.moments.mean;
+  const double pooled = std::sqrt((sync.moments.deviation * sync.moments.deviation +
+                                   plain.moments.deviation * plain.moments.deviation) /
+                                  2);
+  const size_t fewest = std::min({mine.seeds(), sync.seeds(), plain.seeds()});
+  const bool noise = fewest < 2 || !(gap > 2 * pooled);
+  if (noise || plain.diverged > 0 || mine.diverged > 0) return "-";
+  const auto share = fmt::format("{:.0f} %", 100 * (mine.moments.mean - plain.moments.mean) / gap);
+  return fewest >= kSeedsThatCount ? share : "(" + share + ")";
 }
 
 }  // namespace
@@ -147,39 +192,28 @@ std::string convergence_table(const std::vector<ConvergenceRun>& runs) {
   report::Table table({{"setting", report::Align::kLeft},
                        {"variant", report::Align::kLeft},
                        {"seeds"},
+                       {"diverged"},
                        {"accuracy"},
                        {"+-"},
                        {"worst"},
                        {"to sync"},
                        {"of the plain gap closed"}});
   for (const ConvergenceSetting& setting : kSettings) {
-    const auto of = [&](std::string_view variant) {
-      std::vector<double> accuracies;
-      for (const ConvergenceRun& run : runs) {
-        if (run.setting == setting.name && run.variant == variant) {
-          accuracies.push_back(100 * run.accuracy);
-        }
-      }
-      return accuracies;
-    };
-    const Moments sync = moments_of(of("sync")), plain = moments_of(of("plain"));
-    const double gap = sync.mean - plain.mean;
-    const double pooled =
-        std::sqrt((sync.deviation * sync.deviation + plain.deviation * plain.deviation) / 2);
-    // Smaller gaps are noise, and a share of noise means nothing.
-    const bool counts = sync.count > 1 && plain.count > 1 && gap > 2 * pooled;
+    const Row sync = row_of(runs, setting.name, "sync");
+    const Row plain = row_of(runs, setting.name, "plain");
     for (const ConvergenceVariant& variant : kVariants) {
-      const std::vector<double> accuracies = of(variant.name);
-      if (accuracies.empty()) continue;
-      const Moments m = moments_of(accuracies);
-      const bool compares = sync.count > 0 && variant.name != "sync";
-      const bool closes = counts && compares && variant.name != "plain";
-      table.add_row({std::string(setting.name), std::string(variant.name), std::to_string(m.count),
-                     fmt::format("{:.2f} %", m.mean), fmt::format("{:.2f}", m.deviation),
-                     fmt::format("{:.2f} %", *std::ranges::min_element(accuracies)),
-                     compares ? fmt::format("{:+.2f}", m.mean - sync.mean) : "",
-                     closes ? fmt::format("{:.0f} %", 100 * (m.mean - plain.mean) / gap)
-                            : std::string(compares ? "-" : "")});
+      const Row row = row_of(runs, setting.name, variant.name);
+      if (row.seeds() == 0) continue;
+      const bool any = !row.accuracies.empty();
+      const bool compares = any && !sync.accuracies.empty() && variant.name != "sync";
+      const bool closes = compares && variant.name != "plain";
+      table.add_row({std::string(setting.name), std::string(variant.name),
+                     std::to_string(row.seeds()), std::to_string(row.diverged),
+                     any ? fmt::format("{:.2f} %", row.moments.mean) : "",
+                     any ? fmt::format("{:.2f}", row.moments.deviation) : "",
+                     any ? fmt::format("{:.2f} %", *std::ranges::min_element(row.accuracies)) : "",
+                     compares ? fmt::format("{:+.2f}", row.moments.mean - sync.moments.mean) : "",
+                     closes ? share_closed(row, sync, plain) : ""});
     }
   }
   return table.to_string();

@@ -59,7 +59,9 @@ struct ConvergenceRun {
 std::string to_json_line(const ConvergenceRun& run);
 Result<ConvergenceRun> run_from_json(std::string_view line);
 
-/// Means and deviations over seeds, gaps to "sync" and what of the plain gap a variant closes.
+/// Means and deviations over the seeds that did not diverge, gaps to "sync", and what of the plain
+/// gap a variant closes: if the gap is more than twice the pooled deviation and plain did not
+/// diverge; in brackets with fewer than five seeds.
 std::string convergence_table(const std::vector<ConvergenceRun>& runs);
 
 }  // namespace sumcast::cli

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace sumcast::cli {
 namespace {
 
@@ -29,20 +31,38 @@ TEST(Convergence, RunsSurviveTheirLinesAndOthersAreErrors) {
   EXPECT_FALSE(run_from_json("{}").has_value());
 }
 
-TEST(Convergence, AGapCountsOnlyAboveTwiceThePooledDeviation) {
+std::string table_of(const std::vector<double>& sync, const std::vector<double>& plain,
+                     const std::vector<double>& local, double loss_of_plain = 0.5) {
   std::vector<ConvergenceRun> runs;
-  const auto add = [&](const char* variant, std::initializer_list<double> accuracies) {
-    for (const double a : accuracies) runs.push_back({"sgd", variant, 1, "", a, 0, {}});
+  const auto add = [&](const char* variant, const std::vector<double>& accuracies, double loss) {
+    for (const double a : accuracies) runs.push_back({"sgd", variant, 1, "", a, loss, {}});
   };
-  add("sync", {0.880, 0.881, 0.882});
-  add("plain", {0.860, 0.861, 0.862});
-  add("forecast", {0.878, 0.879, 0.880});
-  EXPECT_NE(convergence_table(runs).find("90 %"), std::string::npos) << convergence_table(runs);
-  runs.clear();
-  add("sync", {0.88, 0.86, 0.90});
-  add("plain", {0.87, 0.85, 0.89});
-  add("forecast", {0.88, 0.88, 0.88});
-  EXPECT_EQ(convergence_table(runs).find("100 %"), std::string::npos) << convergence_table(runs);
+  add("sync", sync, 0.5);
+  add("plain", plain, loss_of_plain);
+  add("local", local, 0.5);
+  return convergence_table(runs);
+}
+
+TEST(Convergence, AGapCountsWithFiveSeedsAndAboveTwiceThePooledDeviationOnly) {
+  const std::vector<double> sync = {0.880, 0.881, 0.882, 0.880, 0.882};
+  const std::vector<double> plain = {0.860, 0.861, 0.862, 0.860, 0.862};
+  const std::vector<double> local = {0.878, 0.879, 0.880, 0.878, 0.880};
+  EXPECT_NE(table_of(sync, plain, local).find(" 90 %"), std::string::npos);
+  const auto few = table_of(sync, plain, {0.878, 0.879, 0.880});
+  EXPECT_NE(few.find("(90 %)"), std::string::npos) << few;
+  const auto noisy = table_of({0.88, 0.86, 0.90, 0.86, 0.90}, {0.87, 0.85, 0.89, 0.85, 0.89},
+                              {0.88, 0.88, 0.88, 0.88, 0.88});
+  EXPECT_EQ(noisy.find("100 %"), std::string::npos) << noisy;
+}
+
+TEST(Convergence, NothingIsSaidOfAGapWhosePlainRunsDiverged) {
+  const std::vector<double> sync = {0.880, 0.881}, plain = {0.860, 0.861}, local = {0.878, 0.879};
+  EXPECT_NE(table_of(sync, plain, local).find("(90 %)"), std::string::npos);
+  for (const double loss : {2.3, static_cast<double>(NAN)}) {
+    const auto table = table_of(sync, plain, local, loss);
+    EXPECT_EQ(table.find("90 %"), std::string::npos) << table;
+    EXPECT_EQ(table.find("86.0"), std::string::npos) << table;
+  }
 }
 
 }  // namespace

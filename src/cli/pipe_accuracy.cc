@@ -85,13 +85,13 @@ std::string_view variant_of(const plan::Mode& mode) {
   if (mode.schedule == Schedule::kAsync) return "async";
   if (mode.schedule != Schedule::kPipe) return mode.wire == WireFormat::kNative ? "sync" : "";
   const bool native = mode.wire == WireFormat::kNative && mode.packing == Packing::kNone;
-  if (mode.width == 3) return native ? "forecast-3" : "";
+  if (mode.width == 3) return native ? "local-3" : "";
   if (mode.width != 2) return "";
-  if (mode.packing == Packing::kTopK) return "top-k";
-  if (mode.packing == Packing::kQsgd) return "qsgd";
-  if (mode.wire == WireFormat::kBF16) return "bf16";
-  if (mode.wire == WireFormat::kInt8) return "int8";
-  return native ? "forecast" : "";
+  if (mode.packing == Packing::kTopK) return "local-top-k";
+  if (mode.packing == Packing::kQsgd) return "local-qsgd";
+  if (mode.wire == WireFormat::kBF16) return "local-bf16";
+  if (mode.wire == WireFormat::kInt8) return "local-int8";
+  return native ? "local" : "";
 }
 
 double TrainedGrid::steps_per_epoch() const {

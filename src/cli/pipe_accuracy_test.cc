@@ -58,7 +58,7 @@ TEST(PipeAccuracy, CurvesAreMeansOfTheRunsAtTheModesPace) {
                                      row(Schedule::kPipe, WireFormat::kInt8, 2, 0.1)};
   report::PipelineReportData data = pipe_report(rows);
   const std::vector<ConvergenceRun> runs = {run("sync", 1, {0.6, 0.8}), run("sync", 2, {0.7, 0.9}),
-                                            run("forecast", 1, {0.5, 0.84})};
+                                            run("local", 1, {0.5, 0.84})};
   ASSERT_TRUE(add_accuracy(rows, runs, data).has_value());
   const auto& curves = data.sections[0].curves;
   ASSERT_EQ(curves.size(), 2u) << "nobody has trained with int8";

@@ -17,7 +17,7 @@ from sumcast.convergence import curves, table, tasks
 from sumcast.convergence.cells import VARIANTS, train
 
 OPTIMIZERS = ("sgd", "adamw", "sgd0")
-_MAIN = ("sync", "plain", "local")  # Where a gap is claimed closed: five seeds.
+_MAIN = ("sync", "plain", "default")  # Where a gap is claimed closed: five seeds.
 
 
 def parse(arguments):
@@ -41,7 +41,7 @@ def parse(arguments):
     parser.add_argument("--variant", type=several(VARIANTS), default=list(VARIANTS),
                         help="some of " + ",".join(VARIANTS))
     parser.add_argument("--seeds", type=int, metavar="N",
-                        help="of each cell; default 5 for sync, plain and local, else 3")
+                        help="of each cell; default 5 for sync, plain and default, else 3")
     parser.add_argument("--rate", type=float, help="instead of the task's own")
     parser.add_argument("--quick", action="store_true",
                         help="one seed, an eighth of the steps, the task cnn unless told otherwise")

@@ -16,13 +16,13 @@ WARMUP = 0.05  # Share of the steps in which the rate rises; then it falls along
 # Options of sumcast.pipeline by name; None: the server.
 VARIANTS = {
     "sync": {"width": 1},
-    "plain": {"forecast": "none"},
-    "local": {},
-    "forecast": {"forecast": "local-and-previous"},
-    "warm-up": {"warmup_steps": "a tenth"},
-    "previous": {"forecast": "previous"},
-    "compensation": {"forecast": "none", "compensation": "plain"},
-    "adaptive": {"forecast": "none", "compensation": "adaptive"},
+    "plain": {"forecast": "none", "warmup_steps": 2},
+    "default": {},
+    "local": {"warmup_steps": 2},
+    "forecast": {"forecast": "local-and-previous", "warmup_steps": 2},
+    "previous": {"forecast": "previous", "warmup_steps": 2},
+    "compensation": {"forecast": "none", "warmup_steps": 2, "compensation": "plain"},
+    "adaptive": {"forecast": "none", "warmup_steps": 2, "compensation": "adaptive"},
     "correction": {"correction": 0.5},
     "fresh": {"fresh": "last half"},
     "bf16": {"compressor": "bf16"},
@@ -88,8 +88,6 @@ def _by_ranks(task, model, optimizer, variant, seed, rate, tick):
         if options.get("fresh") == "last half":
             parameters = list(replica.parameters())
             options["fresh"] = tuple(parameters[len(parameters) // 2:])
-        if options.get("warmup_steps") == "a tenth":
-            options["warmup_steps"] = task.steps // 10
         wrapped.append(Optimizer(optimizer_of(optimizer, replica.parameters(), rate), replica,
                                  averager=meeting.averager(rank), **options))
     schedules = [schedule(one, task.steps) for one in wrapped]
@@ -111,9 +109,9 @@ def _by_ranks(task, model, optimizer, variant, seed, rate, tick):
         if not math.isfinite(losses[-1]):
             break
     lockstep(one.flushing() for one in wrapped)
-    after = max(1, task.steps - wrapped[0].options.warmup_steps)
-    return losses, {"pipelined": round(pipelined / after, 3),
-                    "fell_back": wrapped[0].engine.fell_back}
+    first = wrapped[0].engine.warmup.steps
+    return losses, {"pipelined": round(pipelined / max(1, task.steps - first), 3),
+                    "warmup_steps": first, "fell_back": wrapped[0].engine.fell_back}
 
 
 def _by_server(task, model, optimizer, variant, seed, rate, tick):

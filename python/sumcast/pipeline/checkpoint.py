@@ -24,6 +24,7 @@ def save(optimizer):
         "updates": optimizer.updates,
         "steps": engine.steps,
         "wished_width": engine.wished_width,
+        "warmup": dict(engine.warmup.state),
         "fell_back": engine.fell_back,
         "alignment": engine._alignment,
         "tuning": engine.retuner.state_dict() if engine.retuner else None,
@@ -67,6 +68,7 @@ def load(optimizer, state, resized):
     optimizer.updates = state["updates"]
     engine.steps = state["steps"]
     engine.wished_width = state["wished_width"]
+    engine.warmup.load_state_dict(state.get("warmup"), engine.steps)
     engine.fell_back = optimizer._reported_fall = state["fell_back"]
     engine._alignment = state["alignment"]
     if engine.retuner:

@@ -18,6 +18,7 @@ import torch
 from sumcast.pipeline import encoders, witnesses
 from sumcast.pipeline.guard import Guard
 from sumcast.pipeline.retuner import Retuner
+from sumcast.pipeline.warmup import Warmup
 
 # Loss, who told one, alignment, witnesses; then uses by parameter, and, if a window is over, times.
 _FACTS = 3 + witnesses.COUNT
@@ -62,6 +63,7 @@ class Engine:
         tuning = options.tuner()
         self.retuner = Retuner(tuning, averager.rank, averager.ranks) if tuning else None
         self.wished_width = 1 if tuning else options.width
+        self.warmup = Warmup(options.warmup_steps)
         self.retuned = None
         """Why the width changed in this step, if it did."""
         self._draining = False  # A change of width: all that is under way is applied first.
@@ -86,8 +88,9 @@ class Engine:
     @property
     def width(self):
         """In force now: 1 during warm-up and after the guard has acted."""
-        warming = self.steps < self.options.warmup_steps
-        return 1 if warming or self._draining else self.wished_width
+        if self.warmup.lasts(self.steps) or self._draining:
+            return 1
+        return self.wished_width
 
     @property
     def tunes(self):
@@ -96,6 +99,7 @@ class Engine:
     def exchange(self, gradients, flight, loss=None):
         """gradients: by parameter a tensor, or None where this rank has none. loss: float or None."""
         self.retuned = None
+        self.warmup.observe(self.steps, flight.settings)
         yield from self._launch(gradients, flight, loss)
         if self.layout.fresh:
             yield
@@ -104,7 +108,7 @@ class Engine:
         due = yield from self._take_due(lambda: self.width)
         self._draining = False
         if self.tunes:
-            self.retuner.step_ended(counts=self.steps >= self.options.warmup_steps)
+            self.retuner.step_ended(counts=not self.warmup.lasts(self.steps))
         self.steps += 1
         return due
 

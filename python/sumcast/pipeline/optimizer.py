@@ -86,7 +86,7 @@ class Optimizer(StandIn):
             options.forecast = "none"
         if options.forecast == "auto":
             options.forecast = "local" if accumulates(self.inner) else "none"
-        if options.forecast != "none":
+        if options.forecast != "none" and options.warmup_steps != "auto":
             options.warmup_steps = max(1, options.warmup_steps)
 
     def add_param_group(self, param_group):

@@ -25,8 +25,9 @@ class Options:
     steps take least time with; starts with 1 and changes on all ranks at one step."""
     max_width: int = 4
     """The largest that "auto" may choose, 1 to WIDTH_MAX."""
-    warmup_steps: int = 2
-    """Synchronous steps first; at least one if weights are forecast."""
+    warmup_steps: int | str = "auto"
+    """Synchronous steps first; at least one if weights are forecast. "auto": as long as the learning
+    rate rises and as many steps again, 2 where it does not, 100 at most (warmup.py says why)."""
     forecast: str = "auto"
     """Where the next gradient is computed: at the committed weights ("none"), or where the
     optimiser's own rule would take them by an estimate of each mean under way: the last mean
@@ -83,7 +84,9 @@ class Options:
                 f"width must be 1 to {WIDTH_MAX} or \"auto\", not {self.width}")
         require(isinstance(self.max_width, int) and 1 <= self.max_width <= WIDTH_MAX,
                 f"max_width must be 1 to {WIDTH_MAX}, not {self.max_width}")
-        require(self.warmup_steps >= 0, f"warmup_steps must not be negative, is {self.warmup_steps}")
+        require(self.warmup_steps == "auto"
+                or isinstance(self.warmup_steps, int) and self.warmup_steps >= 0,
+                f"warmup_steps must be a number from 0 on or \"auto\", not {self.warmup_steps!r}")
         require(self.forecast in FORECASTS,
                 f"forecast must be one of {', '.join(FORECASTS)}, not {self.forecast!r}")
         require(self.compensation in COMPENSATIONS,
