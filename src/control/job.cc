@@ -39,7 +39,7 @@ void Job::on_timeout(Instant now) {
       if (rank.state != RankState::kWaiting || now < rank.join_deadline) continue;
       return refuse_waiting(absence(now));
     }
-    return;
+    return notice_joining(now);
   }
   std::vector<Rank> silent;
   for (const Rank rank : ranks_in(RankState::kLive)) {
@@ -64,7 +64,9 @@ void Job::on_pause(Duration span, Instant now) {
 Instant Job::next_deadline() const {
   Instant next = Instant::never();
   for (const RankRecord& rank : ranks_) {
-    if (rank.state == RankState::kWaiting) next = std::min(next, rank.join_deadline);
+    if (rank.state == RankState::kWaiting) {
+      next = std::min({next, rank.join_deadline, rank.notice_at});
+    }
     if (rank.state == RankState::kLive) next = std::min(next, rank.heard_at + config_.death);
   }
   for (const auto& [key, pending] : pending_) next = std::min(next, pending.deadline);
