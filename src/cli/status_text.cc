@@ -286,7 +286,7 @@ Result<std::string> status_text(const json& status) {
     if (status.at("program") == "sumcastd") return all_text(status);
   } catch (const json::exception&) {
   }
-  return fail(ErrorCode::kInvalidArgument, "this is not the status of a sumcastd of this version");
+  return fail(ErrorCode::kUnavailable, "this is not the status of a sumcastd of this version");
 }
 
 }  // namespace sumcast::cli
