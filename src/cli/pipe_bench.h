@@ -29,7 +29,7 @@ struct PipeBenchOptions {
   std::string accuracy;     ///< Results of bench convergence that the report shows; empty: none.
   std::string predictions;  ///< Where predictions are appended before a block's first cell.
   std::string results;      ///< Predictions and cells are appended here, and taken up from here.
-  std::optional<Duration> patience;  ///< No cell begins later than this; unset: all run.
+  std::optional<Duration> patience;  ///< No set of links is begun later than this; unset: all run.
 
   /// What a run of all decisions measures, one after the other, with this one's files: enough to
   /// say how often the predicted best is the best. Its models, ratios and delays are not looked at.

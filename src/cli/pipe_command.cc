@@ -170,7 +170,7 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
       ->capture_default_str();
   command->add_option("--results", options->results,
                       "File to append predictions and cells to, and to go on from");
-  command->add_option("--for", flags->patience, "Begin no cell after so long, as 80s");
+  command->add_option("--for", flags->patience, "Begin no more links after so long, as 80s");
   command->add_flag("--quick", flags->quick, "Fewer modes, shorter cells");
   CLI::Option* const decisions = command->add_flag(
       "--decisions", flags->decisions,

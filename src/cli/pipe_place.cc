@@ -14,6 +14,9 @@ using plan::Schedule;
 constexpr uint32_t kStepsMax = 60;
 /// Workers of an asynchronous server begin as one, and drift apart.
 constexpr uint32_t kAsyncWarmSteps = 8;
+/// Until as many sums are under way as the width allows, a step takes no longer than computing: so
+/// many steps for each, where computing takes up to two thirds of a sum.
+constexpr uint32_t kFillingSteps = 3;
 constexpr Duration kPatience = 180s;
 
 PipeSite site_of(const Mode& mode) {
@@ -113,7 +116,7 @@ Result<void> PipePlace::measure(PipeRow& row) {
   task.mode = row.mode;
   task.warm = row.mode.schedule == Schedule::kAsync
                   ? kAsyncWarmSteps
-                  : std::max(effort_.warm_steps, row.mode.width + 1);
+                  : std::max(effort_.warm_steps, kFillingSteps * (row.mode.width - 1) + 2);
   task.steps =
       static_cast<uint32_t>(std::clamp(effort_.cell_seconds / row.predicted.step_s,
                                        static_cast<double>(effort_.steps_min), double{kStepsMax}));

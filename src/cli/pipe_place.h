@@ -26,9 +26,10 @@ struct PipeEffort {
   uint32_t alone_steps = 8;           ///< Of each kind of computing, at every place.
   uint32_t probe_alone_steps = 3;     ///< Before and after each probe of computing beside sums.
   int probe_repeats = 7;
+  size_t passes = 3;  ///< Over all cells of a place; odd, as medians are taken.
   uint32_t warm_steps = 3;
   uint32_t steps_min = 5;
-  double cell_seconds = 4;  ///< Warming up excluded.
+  double cell_seconds = 1.5;  ///< In each pass, warming up excluded.
 };
 
 /// One thread. All processes end with it; those of one crew run at a time.

@@ -55,6 +55,11 @@ class Probe {
  private:
   using Pair = std::pair<Collective, WireFormat>;
 
+  /// Sums beside computing: so long, if that is more than the repeats.
+  static constexpr double kBesideSeconds = 0.6, kBusySeconds = 0.3;
+  static constexpr int kBesideSumsMax = 60;
+  static constexpr int kBesideMax = 4;
+
   /// A message that is gathered is at most a quarter of a gradient.
   static uint64_t scaled(const Pair& pair, uint64_t bytes) {
     return pair.first == Collective::kGather ? bytes / 4 / sizeof(float) * sizeof(float) : bytes;
@@ -89,14 +94,43 @@ class Probe {
     const plan::SizeSample half{static_cast<double>(half_bytes), times[1]};
     const plan::SizeSample last{static_cast<double>(scaled(pair, plan_.large_bytes)), times[2]};
     plan::MeasuredCost line = plan::line_through(std::array{first, last});
-    // The upper half of the sizes has what a rested link forgives behind it.
-    line.busy_per_byte_s = plan::line_through(std::array{half, last}).per_byte_s;
+    if (auto done = keep_busy(pair, half, last, line); !done) return fail(done.error());
     if (plan_.compute.empty()) {
       computing.push_back(0);
       return line;
     }
     if (auto done = slowing(pair, half, line, computing); !done) return fail(done.error());
     return line;
+  }
+
+  /// How many sums to have under way: over a long path two do not keep the link busy; many would
+  /// not fit into a switch's queue.
+  static int beside_count(double latency_s, double occupancy_s) {
+    if (occupancy_s <= 0) return 2;
+    return static_cast<int>(std::clamp(latency_s / occupancy_s, 2.0, double{kBesideMax}));
+  }
+
+  /// What a byte keeps the bottleneck busy goes into `line`.
+  Result<void> keep_busy(const Pair& pair, const plan::SizeSample& half,
+                         const plan::SizeSample& last, plan::MeasuredCost& line) {
+    // The upper half of the sizes has what a rested link forgives behind it ...
+    line.busy_per_byte_s = plan::line_through(std::array{half, last}).per_byte_s;
+    const double foreseen_s = line.busy_per_byte_s * half.bytes;
+    // Where latency is what a wide pipeline hides, as many as that has under way.
+    constexpr double kLongShare = 0.1;
+    const bool is_long = line.fixed_s > kLongShare * last.seconds;
+    const int count = is_long ? kBesideMax : beside_count(half.seconds, foreseen_s);
+    const double fastest_s = std::max({foreseen_s, half.seconds / count, 1e-6});
+    const int total = count + std::clamp(static_cast<int>(kBusySeconds / fastest_s), plan_.repeats,
+                                         std::max(kBesideSumsMax, plan_.repeats));
+    const Result<double> each = one_behind_another(pair, count, total);
+    if (!each) return fail(each.error());
+    std::array<double, 1> shared = {*each};
+    if (auto agreed = mean(shared); !agreed) return agreed;
+    // ... and what latency adds for each window of a larger sum is hidden where sums follow
+    // closely.
+    line.busy_per_byte_s = std::min(line.busy_per_byte_s, shared[0] / half.bytes);
+    return {};
   }
 
   /// What computing and sums of half the size do to each other goes into `line`.
@@ -106,20 +140,15 @@ class Probe {
     one.measured[pair] = line;
     const double occupancy_s =
         plan::cost_of(one, pair.first, pair.second, group_.size(), half.bytes).occupancy_s;
-    // Over a long path two do not keep the link busy; many would not fit into a switch's queue.
-    const int beside_count =
-        occupancy_s > 0
-            ? static_cast<int>(std::clamp(half.seconds / occupancy_s, 2.0, double{kBesideMax}))
-            : 2;
-    const double turn_s = half.seconds / beside_count;  // Were latency all that bounds them.
+    const int count = beside_count(half.seconds, occupancy_s);
+    const double turn_s = half.seconds / count;  // Were latency all that bounds them.
     const double fastest_s = std::max({occupancy_s, turn_s, 1e-6});
-    const int total =
-        beside_count + std::clamp(static_cast<int>(kBesideSeconds / fastest_s), plan_.repeats,
-                                  std::max(kBesideSumsMax, plan_.repeats));
+    const int total = count + std::clamp(static_cast<int>(kBesideSeconds / fastest_s),
+                                         plan_.repeats, std::max(kBesideSumsMax, plan_.repeats));
     // Alone just before and just after: machines drift.
     std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
     if (auto met = compute_alone(computing); !met) return met;
-    const Result<Beside> beside = compute_beside(pair, beside_count, total);
+    const Result<Beside> beside = compute_beside(pair, count, total);
     if (!beside) return fail(beside.error());
     if (auto met = compute_alone(computing); !met) return met;
     double progress_s = 0, slices = 0;
@@ -137,7 +166,7 @@ class Probe {
       if (occupancy_s > 0) line.drag = std::max(1.0, sum[0] / occupancy_s);
     } else {
       // An end is seen between two slices, half of one late on average.
-      line.late_s = std::max(0.0, (sum[0] - turn_s) * beside_count - sum[2] / 2);
+      line.late_s = std::max(0.0, (sum[0] - turn_s) * count - sum[2] / 2);
     }
     return {};
   }
@@ -170,6 +199,66 @@ class Probe {
     return {};
   }
 
+  /// `count` sums of half the size under way, `total` in all, in the order of their beginnings.
+  class Stream {
+   public:
+    Stream(Probe& probe, const Pair& pair, int count, int total)
+        : probe_(probe),
+          pair_(pair),
+          bytes_(scaled(pair, probe.half_count_ * sizeof(float))),
+          count_(count),
+          total_(total) {
+      const size_t wanted = probe.half_count_ * static_cast<size_t>(count);
+      probe.values_.resize(std::max(probe.values_.size(), wanted), 1.0f);
+    }
+    Result<void> begin() {
+      for (int i = 0; i < count_; ++i) {
+        if (auto started = begin_next(); !started) return started;
+      }
+      return {};
+    }
+    int ended() const { return ended_; }
+    bool is_over() const { return ended_ == total_; }
+    bool is_oldest_done() { return oldest().is_done(); }
+    /// The next one begins in its place.
+    Result<void> finish_oldest() {
+      if (auto done = oldest().wait(); !done) return done;
+      ++ended_;
+      return begun_ < total_ ? begin_next() : Result<void>();
+    }
+
+   private:
+    Work& oldest() { return works_[static_cast<size_t>(ended_ % count_)]; }
+    Result<void> begin_next() {
+      const auto half = static_cast<size_t>(begun_ % count_);
+      auto work = probe_.begin(pair_, bytes_, half);
+      if (!work) return fail(work.error());
+      works_[half] = std::move(*work);
+      ++begun_;
+      return {};
+    }
+
+    Probe& probe_;
+    const Pair pair_;
+    const uint64_t bytes_;
+    const int count_, total_;
+    int begun_ = 0, ended_ = 0;
+    std::array<Work, kBesideMax> works_;
+  };
+
+  /// Seconds that each takes, from the first one's end to the last one's, nothing beside them.
+  Result<double> one_behind_another(const Pair& pair, int count, int total) {
+    if (auto met = group_.barrier(); !met) return fail(met.error());
+    Stream stream(*this, pair, count, total);
+    if (auto started = stream.begin(); !started) return fail(started.error());
+    Instant start = runtime::monotonic_now();
+    while (!stream.is_over()) {
+      if (auto done = stream.finish_oldest(); !done) return fail(done.error());
+      if (stream.ended() == 1) start = runtime::monotonic_now();
+    }
+    return seconds_since(start) / (total - 1);
+  }
+
   struct Beside {
     double elapsed_s = 0;
     double sums = 0;             ///< That ended in it ...
@@ -179,38 +268,21 @@ class Probe {
   /// Computing, and `count` sums under way beside it, `total` in all: from the first one's end to
   /// the last one's.
   Result<Beside> compute_beside(const Pair& pair, int count, int total) {
-    values_.resize(std::max(values_.size(), half_count_ * static_cast<size_t>(count)), 1.0f);
     Beside result;
     result.slices.assign(plan_.compute.size(), 0.0);
-    std::array<Work, kBesideMax> works;
-    int begun = 0, ended = 0;
-    const uint64_t bytes = scaled(pair, half_count_ * sizeof(float));
-    const auto begin_next = [&]() -> Result<void> {
-      const auto half = static_cast<size_t>(begun % count);
-      auto work = begin(pair, bytes, half);
-      if (!work) return fail(work.error());
-      works[half] = std::move(*work);
-      ++begun;
-      return {};
-    };
     if (auto met = group_.barrier(); !met) return fail(met.error());
-    for (int i = 0; i < count; ++i) {
-      if (auto started = begin_next(); !started) return fail(started.error());
-    }
+    Stream stream(*this, pair, count, total);
+    if (auto started = stream.begin(); !started) return fail(started.error());
     Instant start = runtime::monotonic_now();
-    for (size_t slice = 0; ended < total; slice = (slice + 1) % plan_.compute.size()) {
+    for (size_t slice = 0; !stream.is_over(); slice = (slice + 1) % plan_.compute.size()) {
       plan_.compute[slice]();
       result.slices[slice] += 1;
-      while (ended < total && works[static_cast<size_t>(ended % count)].is_done()) {
-        if (auto done = works[static_cast<size_t>(ended % count)].wait(); !done) {
-          return fail(done.error());
-        }
-        if (++ended == 1) {
+      while (!stream.is_over() && stream.is_oldest_done()) {
+        if (auto done = stream.finish_oldest(); !done) return fail(done.error());
+        if (stream.ended() == 1) {
           start = runtime::monotonic_now();
           std::fill(result.slices.begin(), result.slices.end(), 0.0);
         }
-        if (begun == total) continue;
-        if (auto started = begin_next(); !started) return fail(started.error());
       }
     }
     result.elapsed_s = seconds_since(start);
@@ -222,11 +294,6 @@ class Probe {
     return group_.all_reduce(values, Reduction::kMax);
   }
   Result<void> mean(std::span<double> values) { return group_.all_reduce(values, Reduction::kAvg); }
-
-  /// Sums beside computing: so long, if that is more than the repeats.
-  static constexpr double kBesideSeconds = 0.6;
-  static constexpr int kBesideSumsMax = 60;
-  static constexpr int kBesideMax = 4;
 
   Group& group_;
   const ProbePlan& plan_;

@@ -64,7 +64,8 @@ void ShardHost::fan_out(Group& group) {
   }
 }
 
-/// Cuts a list of slots into runs of equal datagrams.
+/// Cuts a list of slots into runs of equal datagrams, the last of which may be shorter: an
+/// operation's last chunk travels with those before it.
 void ShardHost::send_slots(Group& group, uint16_t member, Outlet* outlet,
                            std::span<const uint16_t> slots) {
   const auto length = [&](uint16_t slot) {
@@ -78,6 +79,7 @@ void ShardHost::send_slots(Group& group, uint16_t member, Outlet* outlet,
     const size_t limit = std::min<size_t>(slots.size(), begin + net::segments_max(bytes));
     size_t end = begin + 1;
     while (end < limit && length(slots[end]) == bytes) ++end;
+    if (end < limit && length(slots[end]) < bytes) ++end;
     send_run(group, member, outlet, slots.subspan(begin, end - begin));
     begin = end;
   }
@@ -100,12 +102,13 @@ void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
 
   std::array<iovec, net::kSegmentsMax> parts;
   size_t count = 0;
-  uint32_t bytes = 0;
+  uint32_t bytes = 0, first_bytes = 0;
   for (const uint16_t slot : slots) {
     const bool empty = outlet == nullptr && group.sends_empty(slot, member);
     std::byte* start = empty ? group.empty_result(slot) : group.result(slot);
     bytes = empty ? static_cast<uint32_t>(wire::kHeaderBytes + group.tag_bytes)
                   : group.result_bytes(slot);
+    if (count == 0) first_bytes = bytes;
     // Neighbouring slots whose datagrams fill their strides are one piece of memory.
     if (count > 0 &&
         static_cast<std::byte*>(parts[count - 1].iov_base) + parts[count - 1].iov_len == start) {
@@ -118,7 +121,8 @@ void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
   if (outlet != nullptr && !outlet->own) run.to = &outlet->group;
   if (flow != nullptr && !flow->socket) run.to = &flow->to;
   run.parts = {parts.data(), count};
-  run.datagram_bytes = run.last_bytes = bytes;
+  run.datagram_bytes = first_bytes;
+  run.last_bytes = bytes;
   run.datagrams = static_cast<uint32_t>(slots.size());
   net::UdpSocket& socket = outlet != nullptr ? socket_of(*outlet)
                            : flow->socket    ? *flow->socket
