@@ -154,7 +154,10 @@ JobStatus Job::status(Instant now) const {
     if (rank.heard_at.is_set()) row.silent = std::max<Duration>(0ns, now - rank.heard_at);
     for (const auto& [id, activity] : rank.activities) {
       row.groups.push_back(activity.reported);
-      row.groups.back().age += std::chrono::floor<milliseconds>(now - activity.at);
+      GroupActivity& shown = row.groups.back();
+      const auto since = std::chrono::floor<milliseconds>(now - activity.at);
+      shown.age += since;
+      if (shown.left.count() > 0) shown.left = std::max(milliseconds(1), shown.left - since);
     }
   }
   for (const auto& [id, group] : groups_) {
