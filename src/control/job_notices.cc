@@ -1,4 +1,4 @@
-// Whoever waits for long hears for what, long before any deadline (P10): a hang should not be silent.
+// Whoever waits for long hears for what (P10), long before any deadline: no hang should be silent.
 //
 // Only the coordinator knows who is missing, so it says; each rank that waits puts the text into
 // its own log. First after 5 s of joining, after 30 s of an operation or of opening a group, then
