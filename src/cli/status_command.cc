@@ -42,10 +42,12 @@ Result<std::string> fetch(const net::Endpoint& endpoint) {
     const bool is_refused = answer.error() == httplib::Error::Connection;
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("no daemon answers at http://{}{}; does sumcastd run there, and is this "
-                    "its --http address?",
-                    endpoint.text(),
-                    is_refused ? "" : ": it takes the connection but does not answer"));
+        fmt::format(
+            "no daemon answers at http://{}{}; does sumcastd run there, and is this "
+            "its --http address?{}",
+            endpoint.text(), is_refused ? "" : ": it takes the connection but does not answer",
+            endpoint.is_loopback() ? ""
+                                   : " Unless told so, it serves its status on its own host only"));
   }
   if (answer->status != 200) {
     return fail(ErrorCode::kUnavailable,
