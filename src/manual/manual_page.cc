@@ -31,7 +31,7 @@ std::string plain(std::string_view text) {
 }
 
 /// The same in quotes, for the argument of a macro.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : plain(text)) out += c == '"' ? std::string("\\(dq") : std::string(1, c);
   return out + "\"";
@@ -66,7 +66,7 @@ std::string heading_of(const CLI::Option& option) {
   // The type may carry a check: "UINT:INT in [1 - 64]".
   std::string type = option.get_type_name();
   type.resize(std::min(type.size(), type.find(':')));
-  if (option.get_items_expected_max() > 0) text += fmt::format(" \\fI{}\\fR", plain(type));
+  if (option.get_type_size() != 0) text += fmt::format(" \\fI{}\\fR", plain(type));
   return text;
 }
 
@@ -76,7 +76,7 @@ std::string options_text(const CLI::App& app) {
     if (option->check_name("--help") && app.get_parent() != nullptr) continue;  // They all have it.
     text += fmt::format(".TP\n{}\n{}", heading_of(*option), plain(option->get_description()));
     const std::string value = option->get_default_str();
-    const bool takes_value = option->get_items_expected_max() > 0;
+    const bool takes_value = option->get_type_size() != 0;
     if (takes_value && !value.empty()) text += fmt::format(" (default: {})", plain(value));
     text += ".\n";
   }
@@ -103,7 +103,7 @@ std::string footer_text(const CLI::App& app) {
 std::string commands_text(const CLI::App& app) {
   std::string text;
   for (const CLI::App* command : visible_commands(app)) {
-    text += fmt::format(".SS {}\n{}.\n", quoted(full_name(*command)),
+    text += fmt::format(".SS {}\n{}.\n", in_quotes(full_name(*command)),
                         plain(command->get_description()));
     text += options_text(*command) + footer_text(*command) + commands_text(*command);
   }
@@ -126,8 +126,8 @@ std::string manual_page(const CLI::App& app, const PageFacts& facts) {
   const std::string name = app.get_name();
   const bool has_commands = !visible_commands(app).empty();
   std::string text =
-      fmt::format(".TH {} {} \"\" {} {}\n", quoted(upper(name)), facts.section,
-                  quoted(name + " " + facts.version),
+      fmt::format(".TH {} {} \"\" {} {}\n", in_quotes(upper(name)), facts.section,
+                  in_quotes(name + " " + facts.version),
                   facts.section == 8 ? "\"System Administration\"" : "\"User Commands\"");
   text += fmt::format(".SH NAME\n{} \\- {}\n", plain(name), plain(app.get_description()));
   text += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR {}[\\fIOPTIONS\\fR]\n", plain(name),
