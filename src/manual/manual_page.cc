@@ -63,9 +63,9 @@ std::string heading_of(const CLI::Option& option) {
     text += fmt::format("{}\\fB{}\\fR", text.empty() ? "" : ", ", plain("--" + name));
   }
   if (text.empty()) return fmt::format("\\fI{}\\fR", plain(option.get_name(true)));
-  // The type may carry a check: "UINT:INT in [1 - 64]".
+  // The type may carry a check in words: "UINT:INT in [1 - 64]"; one like "ADDR:PORT" does not.
   std::string type = option.get_type_name();
-  type.resize(std::min(type.size(), type.find(':')));
+  if (type.find(' ') != std::string::npos) type.resize(std::min(type.size(), type.find(':')));
   if (option.get_type_size() != 0) text += fmt::format(" \\fI{}\\fR", plain(type));
   return text;
 }
@@ -129,7 +129,9 @@ std::string manual_page(const CLI::App& app, const PageFacts& facts) {
       fmt::format(".TH {} {} \"\" {} {}\n", in_quotes(upper(name)), facts.section,
                   in_quotes(name + " " + facts.version),
                   facts.section == 8 ? "\"System Administration\"" : "\"User Commands\"");
-  text += fmt::format(".SH NAME\n{} \\- {}\n", plain(name), plain(app.get_description()));
+  std::string description = app.get_description();
+  if (description.ends_with('.')) description.pop_back();  // Indexes of pages want none.
+  text += fmt::format(".SH NAME\n{} \\- {}\n", plain(name), plain(description));
   text += fmt::format(".SH SYNOPSIS\n\\fB{}\\fR {}[\\fIOPTIONS\\fR]\n", plain(name),
                       has_commands ? "\\fICOMMAND\\fR " : "");
   text += ".SH DESCRIPTION\n" + paragraphs(facts.about);

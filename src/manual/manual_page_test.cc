@@ -23,6 +23,7 @@ class Tool {
     CLI::App* const bench = app.add_subcommand("bench", "Times things");
     bench->add_option("-b,--min-bytes", text_, "Smallest, such as 8")->default_str("4K");
     bench->add_option("--range", number_, "How many")->check(CLI::Range(1, 64));
+    bench->add_option("--at", text_, "Where")->type_name("ADDR:PORT");
     bench->add_flag("--json", flag_, ".starts like a macro, has \\ and \"quotes\"");
     bench->footer(
         "Without --range: all.\nExamples:\n  tool bench -b 8\n  tool bench \\\n    --json");
@@ -31,7 +32,7 @@ class Tool {
     app.add_subcommand("worker", "Nobody's business")->group("");
     app.add_option("--inner", text_, "Nobody's business either")->group("");
   }
-  CLI::App app{"Does it all", "tool"};
+  CLI::App app{"Does it all.", "tool"};
 
  private:
   std::string text_;
@@ -50,6 +51,7 @@ TEST(ManualPage, TellsCommandsWithTheirOptionsAndExamples) {
   EXPECT_THAT(page, HasSubstr(".TP\n\\fB\\-b\\fR, \\fB\\-\\-min\\-bytes\\fR \\fITEXT\\fR\n"
                               "Smallest, such as 8 (default: 4K).\n"));
   EXPECT_THAT(page, HasSubstr("\\fB\\-\\-range\\fR \\fIINT\\fR\nHow many.\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-at\\fR \\fIADDR:PORT\\fR\nWhere.\n"));
   EXPECT_THAT(page, HasSubstr("\n\\&.starts like a macro, has \\e and \"quotes\".\n"));
   EXPECT_THAT(page, HasSubstr(".SS \"tool bench kernel\"\nThe addition itself.\n"
                               ".TP\n\\fIfile\\fR\nWhat to read.\n"));
