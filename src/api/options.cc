@@ -50,6 +50,7 @@ Result<Options> Options::from_settings(const std::string& config_file) {
   options.heartbeat = settings->heartbeat_interval;
   options.death = settings->heartbeat_death;
   options.mtu = settings->mtu;
+  options.flows = static_cast<uint16_t>(settings->flows);
   options.window = settings->window;
   options.socket_buffer_bytes = static_cast<int>(settings->socket_buffer);
   options.spin = settings->spin;

@@ -37,6 +37,7 @@ class OptionsOf : public testing::Test {
 };
 
 TEST_F(OptionsOf, EveryVariableOfTransportAndHeartbeatsIsHeeded) {
+  set("SUMCAST_FLOWS", "4");
   set("SUMCAST_WINDOW", "40");
   set("SUMCAST_SOCKET_BUFFER", "1000000");
   set("SUMCAST_MTU", "9000");
@@ -45,6 +46,7 @@ TEST_F(OptionsOf, EveryVariableOfTransportAndHeartbeatsIsHeeded) {
   set("SUMCAST_HEARTBEAT_DEATH", "3s");
   const auto options = Options::from_settings();
   ASSERT_TRUE(options) << options.error().what;
+  EXPECT_EQ(options->flows, 4u);
   EXPECT_EQ(options->window, 40u);
   EXPECT_EQ(options->socket_buffer_bytes, 1'000'000);
   EXPECT_EQ(options->mtu, 9000u);
@@ -57,6 +59,7 @@ TEST_F(OptionsOf, UnsetVariablesLeaveTheDefaults) {
   const auto options = Options::from_settings();
   ASSERT_TRUE(options) << options.error().what;
   const Options standard;
+  EXPECT_EQ(options->flows, standard.flows);
   EXPECT_EQ(options->window, standard.window);
   EXPECT_EQ(options->socket_buffer_bytes, standard.socket_buffer_bytes);
   EXPECT_EQ(options->heartbeat, standard.heartbeat);

@@ -177,6 +177,7 @@ std::string encode(const PipeAnswer& a) {
               {"layers", layers},
               {"lines", lines},
               {"network_deviation", a.network_deviation},
+              {"straggling_s", a.straggling_s},
               {"spans", spans}}
       .dump();
 }
@@ -225,6 +226,7 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
     j.at("deviation").get_to(a.deviation);
     j.at("idle_share").get_to(a.idle_share);
     j.at("network_deviation").get_to(a.network_deviation);
+    j.at("straggling_s").get_to(a.straggling_s);
     for (const Json& l : j.at("layers")) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }

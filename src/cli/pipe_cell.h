@@ -80,6 +80,7 @@ struct PipeAnswer {
   std::vector<plan::LayerShape> layers;                          ///< kAlone.
   std::vector<std::pair<plan::Mode, plan::MeasuredCost>> lines;  ///< kProbe; by algorithm and wire.
   double network_deviation = 0;                                  ///< kProbe.
+  double straggling_s = 0;                                       ///< kProbe.
   std::vector<PipeSpan> spans;                                   ///< kCell: of the last steps.
 };
 

@@ -78,6 +78,7 @@ Result<void> PipePlace::probe(PipeSite site, std::vector<std::pair<Collective, W
     network.measured[{mode.collective, mode.wire}] = line;
   }
   network.network_jitter = answers->front().network_deviation;
+  network.straggling_s = answers->front().straggling_s;
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <span>
 
 #include "base/assert.h"
 #include "plan/fit.h"
@@ -11,6 +13,10 @@ namespace sumcast::cli {
 namespace {
 
 using plan::Collective;
+
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double seconds_since(Instant start) {
   return std::chrono::duration<double>(runtime::monotonic_now() - start).count();
@@ -33,6 +39,11 @@ class Probe {
       Result<plan::MeasuredCost> line = measure(pair, scatter, computing);
       if (!line) return fail(line.error());
       calibration.measured[pair] = *line;
+    }
+    if (!plan_.compute.empty()) {
+      Result<double> late = straggling(plan_.pairs.front(), computing);
+      if (!late) return fail(late.error());
+      calibration.straggling_s = *late;
     }
     // One all-reduce of a few bytes is two messages on the shortest way.
     const Result<plan::Spread> tiny = time_of(plan_.pairs.front(), sizeof(float));
@@ -169,6 +180,33 @@ class Probe {
       line.late_s = std::max(0.0, (sum[0] - turn_s) * count - sum[2] / 2);
     }
     return {};
+  }
+
+  /// How much longer a step of computing and then a sum of half the size takes than both apart.
+  Result<double> straggling(const Pair& pair, std::vector<double>& computing) {
+    const uint64_t bytes = scaled(pair, half_count_ * sizeof(float));
+    const Result<plan::Spread> sum = time_of(pair, bytes);
+    if (!sum) return fail(sum.error());
+    std::vector<double> alone;
+    if (auto met = compute_alone(alone); !met) return fail(met.error());
+    std::array<double, 1> shared = {mean_of(alone) + sum->median};
+    if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
+    const int steps = std::clamp(static_cast<int>(kBusySeconds / shared[0]), plan_.repeats,
+                                 std::max(kBesideSumsMax, plan_.repeats));
+    Instant start = runtime::monotonic_now();
+    for (int i = 0; i <= steps; ++i) {
+      if (i == 1) start = runtime::monotonic_now();  // The first one brings ranks into step.
+      for (const auto& slice : plan_.compute) slice();
+      auto work = begin(pair, bytes, 0);
+      if (!work) return fail(work.error());
+      if (auto done = work->wait(); !done) return fail(done.error());
+    }
+    const double both_s = seconds_since(start) / steps;
+    if (auto met = compute_alone(alone); !met) return fail(met.error());
+    computing.insert(computing.end(), alone.begin(), alone.end());
+    shared[0] = both_s - mean_of(alone) - sum->median;
+    if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
+    return std::max(0.0, shared[0]);
   }
 
   Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {

@@ -50,6 +50,13 @@ struct Point {
   double compute_s = 0;  ///< Of it, what the compute thread is busy.
 };
 
+/// Of one sum of `bytes` of gradients.
+Cost sum_in(const Calibration& calibration, const Setting& setting, const Mode& mode,
+            double bytes) {
+  return cost_of(calibration, mode.collective, mode.wire, setting.workers,
+                 bytes * bytes_per_byte(mode.packing));
+}
+
 /// How much of its slowest worker's lateness a step takes over, 0..1. With K = 1 all of it;
 /// asynchronous workers none; a pipeline what its sums leave no slack for.
 double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
@@ -59,20 +66,26 @@ double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
   return slack_s > 0 ? std::min(1.0, whole.latency_s * whole.drag / slack_s) : 1;
 }
 
-/// Of one sum of `bytes` of gradients.
-Cost sum_in(const Calibration& calibration, const Setting& setting, const Mode& mode,
-            double bytes) {
-  return cost_of(calibration, mode.collective, mode.wire, setting.workers,
-                 bytes * bytes_per_byte(mode.packing));
+/// What waiting for others adds to computing, as a share of it.
+double straggling(const Calibration& calibration, const StepShape& step, const Setting& setting,
+                  const Mode& mode) {
+  const double coupled = coupling(step, sum_in(calibration, setting, mode, step.bytes()), mode);
+  const auto line = calibration.measured.find({mode.collective, mode.wire});
+  // Sums that were measured beside computing have waited for the slowest rank there.
+  if (mode.width > 1 && line != calibration.measured.end() && line->second.is_beside_computing()) {
+    return 0;
+  }
+  if (calibration.straggling_s && step.compute_s() > 0) {
+    return coupled * *calibration.straggling_s / step.compute_s();
+  }
+  return coupled * calibration.compute_jitter * slowest_of(setting.workers);
 }
 
 /// One prediction with computing and network times multiplied by the given factors.
 Point evaluate(const Calibration& calibration, const StepShape& nominal, const Setting& setting,
                const Mode& mode, double compute_factor, double network_factor) {
-  const double straggling =
-      calibration.compute_jitter * slowest_of(setting.workers) *
-      coupling(nominal, sum_in(calibration, setting, mode, nominal.bytes()), mode);
-  const StepShape step = scaled(nominal, compute_factor * (1 + straggling));
+  const double late = straggling(calibration, nominal, setting, mode);
+  const StepShape step = scaled(nominal, compute_factor * (1 + late));
   const auto cost = [&](double bytes) {
     Cost c = sum_in(calibration, setting, mode, bytes);
     c.latency_s *= network_factor;

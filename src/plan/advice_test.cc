@@ -71,6 +71,33 @@ TEST(Predict, SynchronousStepsWaitForTheSlowest) {
   EXPECT_NEAR(before, 1 + 0.1 * 2.8, 0.03);  // The mean of the largest of 256 normals: 2.8.
 }
 
+TEST(Predict, AMeasuredWaitForOthersTakesTheFormulasPlace) {
+  Calibration c = links(0.5, kBytes);
+  c.compute_jitter = 0.1;
+  c.straggling_s = 0.25;
+  const StepShape step = even_step(kBytes, 1.0);
+  const Mode sync{Schedule::kSync, Collective::kRing, WireFormat::kNative, 1};
+  for (const uint32_t workers : {2u, 16u}) {
+    const Cost sum = cost_of(c, Collective::kRing, WireFormat::kNative, workers, kBytes);
+    EXPECT_NEAR(predict(c, step, {workers, kBytes}, sync).step_s, 1 + 0.25 + sum.latency_s, 1e-9);
+  }
+}
+
+TEST(Predict, SumsMeasuredBesideComputingHaveWaitedAlready) {
+  Calibration c = links(1.0, kBytes);
+  MeasuredCost line;
+  line.per_byte_s = 0.5 / kBytes;
+  line.stolen_per_byte_s = 0.1 / kBytes;
+  c.measured[{Collective::kInNetwork, WireFormat::kNative}] = line;
+  const StepShape step = even_step(kBytes, 1.0);
+  const Mode pipe{Schedule::kPipe, Collective::kInNetwork, WireFormat::kNative, 2};
+  c.straggling_s = 0.25;
+  EXPECT_NEAR(predict(c, step, {4, kBytes}, pipe).step_s, 1.1, 1e-9);
+  // A line of sums that nothing was beside knows nothing of that.
+  c.measured.begin()->second.stolen_per_byte_s = 0;
+  EXPECT_GT(predict(c, step, {4, kBytes}, pipe).step_s, 1.1);
+}
+
 TEST(Predict, WhatCommunicationStealsFromComputingIsCounted) {
   Calibration c = links(0.1, kBytes);
   c.stolen_s_per_byte = 0.2 / kBytes;

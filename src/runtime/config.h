@@ -59,6 +59,8 @@ struct Settings {
   Duration spin = 100us;
   /// Results to all workers of an aggregator's link at once, where that is found to work.
   bool multicast = true;
+  /// UDP flows of a worker to each thread of a daemon, each with receive buffers of its own.
+  uint32_t flows = 1;
   /// Most datagrams under way to a shard; 0: what the socket buffers hold.
   uint32_t window = 0;
   /// Socket buffers to ask for, bytes: Linux' own default, which every machine allows.

@@ -136,6 +136,17 @@ constexpr ConfigKey kKeys[] = {
      "A job that goes on without an aggregator that was lost (sparse training) looks after so long "
      "whether it is back, and goes back to it; twice as long after each time that it is lost again "
      "soon, up to 5m. 0s: never. On all ranks alike."},
+    {"flows",
+     "SUMCAST_FLOWS",
+     &Settings::flows,
+     "",
+     "UDP flows, each with a port and receive buffers of its own, from a worker to each thread of "
+     "a "
+     "daemon. More have more datagrams under way where buffers are small and round trips long (200 "
+     "Mbit/s and 40 ms need 8), and take several of a network's equal paths; multicast needs 1.",
+     {},
+     1,
+     8},
     {"window",
      "SUMCAST_WINDOW",
      &Settings::window,
