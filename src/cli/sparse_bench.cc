@@ -101,16 +101,32 @@ Result<std::vector<SparseRow>> measure_sparse(const SparseFlags& asked, std::str
   return rows;
 }
 
-Result<void> run_sparse_bench(const SparseFlags& flags) {
+namespace {
+
+Result<void> run_stage(const SparseFlags& flags) {
   const auto rows = measure_sparse(flags, "");
   if (!rows) return fail(rows.error());
   for (const SparseRow& row : *rows) {
-    if (flags.json) fmt::print("{}\n", to_json_line(row, flags));
+    if (flags.json) fmt::print("{}\n", to_json_line(row, flags)), std::fflush(stdout);
   }
   if (!flags.json) fmt::print("{}", sparse_table(*rows, flags));
   const auto is_wrong = [](const SparseRow& row) { return row.wrong != 0; };
   if (std::ranges::any_of(*rows, is_wrong)) {
     return fail(ErrorCode::kMismatch, "paths ended with different rows");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_sparse_bench(const SparseFlags& flags) {
+  const auto stages = sparse_stages(flags);
+  if (!stages) return fail(stages.error());
+  for (const SparseFlags& stage : *stages) {  // All of it can be, before any of it is measured.
+    if (const auto options = sparse_options(stage); !options) return fail(options.error());
+  }
+  for (const SparseFlags& stage : *stages) {
+    if (auto done = run_stage(stage); !done) return done;
   }
   return {};
 }

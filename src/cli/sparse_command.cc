@@ -58,7 +58,13 @@ CLI::App* add_sparse_command(CLI::App& bench, int& exit_code) {
       ->check(CLI::Range(1, 1000));
   command->add_option("--flush-every", flags->flush_every, "Rounds between flushes; 0: never");
   command->add_option("--hot-max", flags->hot_share_max, "Most of the keys that may be hot");
-  command->add_option("--segments", flags->segments, "Of each server; 0: what suits the batch")->check(CLI::Range(0, 256));
+  command->add_option("--segments", flags->segments, "Of each server; 0: what suits the batch")
+      ->check(CLI::Range(0, 256));
+  command
+      ->add_option("--staleness", flags->staleness_list,
+                   "Batches asked for ahead, or several numbers with commas: rows for each (not "
+                   "of forward and peers)")
+      ->default_str(flags->staleness_list);
   command->add_option("--seed", flags->seed, "Of batches and gradients");
   command->add_option("--loss", flags->loss, "Of datagrams, such as 0.01");
   command->add_option("--peer", flags->peer, "pslite=DIR: a ps-lite with its build, as one path");

@@ -137,6 +137,7 @@ std::vector<std::string> sparse_member_argv(const std::string& program,
   add("--flush-every", flags.flush_every);
   add("--hot-max", flags.hot_share_max);
   add("--segments", flags.segments);
+  add("--staleness", flags.staleness);
   add("--seed", flags.seed);
   add("--job", library.job);
   add("--rank", library.rank);
@@ -166,6 +167,7 @@ void add_sparse_member_command(CLI::App& app, int& exit_code) {
   command->add_option("--flush-every", flags.flush_every);
   command->add_option("--hot-max", flags.hot_share_max);
   command->add_option("--segments", flags.segments);
+  command->add_option("--staleness", flags.staleness);
   command->add_option("--seed", flags.seed);
   command->add_option("--job", library.job);
   command->add_option("--rank", library.rank);

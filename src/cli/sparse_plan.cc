@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include <nlohmann/json.hpp>
 
@@ -37,6 +38,32 @@ Result<std::vector<SparsePath>> sparse_paths(const std::string& list) {
   return paths;
 }
 
+Result<std::vector<SparseFlags>> sparse_stages(const SparseFlags& flags) {
+  const auto paths = sparse_paths(flags.paths);
+  if (!paths) return fail(paths.error());
+  std::vector<std::string_view> left;
+  for (const SparsePath path : *paths) {
+    if (path != SparsePath::kForward) left.push_back(name_of(path));
+  }
+  std::vector<SparseFlags> stages;
+  for (const std::string& word : split_at_commas(flags.staleness_list)) {
+    SparseFlags& stage = stages.emplace_back(flags);
+    const auto [end, error] =
+        std::from_chars(word.data(), word.data() + word.size(), stage.staleness);
+    if (word.empty() || error != std::errc() || end != word.data() + word.size()) {
+      return fail(refusal("--staleness", word, "a number, or some with commas, such as 0,1,4"));
+    }
+    if (stage.staleness == 0) continue;
+    if (left.empty()) {
+      return fail(
+          refusal("--staleness", word, "0 with --path forward, whose rounds end one by one"));
+    }
+    stage.paths = fmt::format("{}", fmt::join(left, ","));
+    stage.peer.clear();
+  }
+  return stages;
+}
+
 Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   if (flags.skew != "ctr" && flags.skew != "text" && flags.skew != "flat") {
     return fail(refusal("--skew", flags.skew, "ctr, text or flat"));
@@ -64,6 +91,7 @@ Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   options.workers = flags.workers;
   options.servers = flags.servers;
   if (flags.segments != 0) options.segments = flags.segments;  // Else the driver chooses.
+  options.staleness = flags.staleness;
   options.wire = wire;
   options.shape.width = flags.width;
   options.shape.optimizer.kind = *optimizer;
@@ -108,6 +136,7 @@ std::string to_json_line(const SparseRow& row, const SparseFlags& flags) {
                                  {"batch", flags.batch},
                                  {"width", flags.width},
                                  {"wire", flags.wire},
+                                 {"staleness", flags.staleness},
                                  {"round_us", row.round_us},
                                  {"bytes_per_worker", row.bytes_per_worker},
                                  {"server_bytes", row.server_bytes},
@@ -145,10 +174,12 @@ std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& 
   }
   return fmt::format(
       "Communication of a round: {} workers, {} server{}, {}, {} keys of {} lanes, batches of "
-      "{}\n{}",
+      "{}{}\n{}",
       flags.workers, flags.servers, flags.servers == 1 ? "" : "s",
       flags.rate.empty() ? std::string("links without a limit") : flags.rate, flags.skew,
-      flags.width, flags.batch, table.to_string());
+      flags.width, flags.batch,
+      flags.staleness == 0 ? std::string() : fmt::format(", asked for {} ahead", flags.staleness),
+      table.to_string());
 }
 
 }  // namespace sumcast::cli

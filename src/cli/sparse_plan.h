@@ -29,6 +29,8 @@ struct SparseFlags {
   uint32_t flush_every = 16;   ///< Rounds.
   double hot_share_max = 0.1;  ///< Of the vocabulary.
   uint32_t segments = 0;       ///< Of each server; 0: what suits the batch.
+  std::string staleness_list = "0";
+  uint32_t staleness = 0;  ///< Batches asked for ahead; one of the list.
   uint64_t seed = 1;
   double loss = 0;
   std::string peer;  ///< "pslite=DIR"; empty: none.
@@ -49,6 +51,10 @@ std::string_view name_of(SparsePath path);
 inline constexpr size_t kSparsePaths = 4;
 /// "servers,dual" and the like. kInvalidArgument names the word that is none.
 Result<std::vector<SparsePath>> sparse_paths(const std::string& list);
+
+/// The flags for each staleness of the list. Those above 0 lack what has synchronous rounds only,
+/// the path `forward` and peers; kInvalidArgument: nothing is left, or no number.
+Result<std::vector<SparseFlags>> sparse_stages(const SparseFlags& flags);
 
 /// What all members are told. kInvalidArgument: one line about the first flag that cannot be.
 Result<sparse::Options> sparse_options(const SparseFlags& flags);

@@ -124,6 +124,9 @@ Result<void> run_sparse_sweep(const SparseFlags& flags) {
   if (!flags.peer.empty()) {
     return fail(ErrorCode::kInvalidArgument, "--sweep and --peer: one at a time");
   }
+  if (flags.staleness_list != "0") {
+    return fail(ErrorCode::kInvalidArgument, "--sweep: only with --staleness 0");
+  }
   auto results = read_results(flags);
   if (!results) return fail(results.error());
   const std::vector<SweepCell> cells = sweep_cells();

@@ -42,6 +42,28 @@ TEST(SparseSweep, TheTableSaysWhereItPaysAndWhereNot) {
                               "1 of 2, least of all with 2 workers"));
 }
 
+TEST(SparsePlan, EachStalenessIsAStageWithoutWhatIsSynchronousOnly) {
+  SparseFlags flags;
+  flags.staleness_list = "0,3";
+  flags.peer = "pslite=/somewhere";
+  const auto stages = sparse_stages(flags);
+  ASSERT_TRUE(stages.has_value());
+  ASSERT_EQ(stages->size(), 2u);
+  EXPECT_EQ((*stages)[0].paths, flags.paths);
+  EXPECT_EQ((*stages)[0].peer, flags.peer);
+  EXPECT_EQ((*stages)[1].staleness, 3u);
+  EXPECT_EQ((*stages)[1].paths, "servers,dual,auto");
+  EXPECT_EQ((*stages)[1].peer, "");
+  EXPECT_EQ(sparse_options((*stages)[1])->staleness, 3u);
+  for (const char* const wrong : {"", "1,", "two", "-1", "1 2"}) {
+    flags.staleness_list = wrong;
+    EXPECT_THAT(sparse_stages(flags).error().what, HasSubstr("--staleness")) << wrong;
+  }
+  flags.staleness_list = "1";
+  flags.paths = "forward";
+  EXPECT_THAT(sparse_stages(flags).error().what, HasSubstr("0 with --path forward"));
+}
+
 TEST(PsLite, WhatThePeerCannotDoIsSaid) {
   const auto refusal = [](const SparseFlags& flags) {
     const auto directory = pslite_directory(flags);

@@ -69,6 +69,10 @@ std::vector<uint64_t> SparseTrainer::copies_of(const std::vector<uint64_t>& keys
   return copies;
 }
 
+std::vector<uint64_t> SparseTrainer::batch_of(uint64_t round) const {
+  return copies_of(batches_.keys[round % batches_.keys.size()]);
+}
+
 Result<void> SparseTrainer::prepare(SparsePath path) {
   std::string& chosen = chosen_[static_cast<size_t>(path)];
   if (path == SparsePath::kAuto && chosen.empty()) {
@@ -87,13 +91,24 @@ Result<void> SparseTrainer::prepare(SparsePath path) {
   return train(flags_.flush_every / 2);
 }
 
+/// The current batch and those ahead of it.
+template <typename Rows>
+Result<void> SparseTrainer::begin_batches(Rows& rows, uint64_t at) {
+  if (auto pulled = rows.pull(batch_of(at)); !pulled) return pulled;
+  if constexpr (requires { rows.announce(std::span<const uint64_t>()); }) {
+    for (uint32_t i = 1; i <= flags_.staleness; ++i) {
+      if (auto asked = rows.announce(batch_of(at + i)); !asked) return asked;
+    }
+  }
+  return {};
+}
+
 /// Gradients are real and depend on the rows, so that a stale row would show in all that follow.
 template <typename Rows>
 Result<void> SparseTrainer::train_with(Rows& rows, uint32_t rounds) {
   uint64_t& at = position_[track_];
   if (rows.keys() == 0) {
-    if (auto pulled = rows.pull(copies_of(batches_.keys[at % batches_.keys.size()])); !pulled)
-      return pulled;
+    if (auto begun = begin_batches(rows, at); !begun) return begun;
   }
   for (uint32_t i = 0; i < rounds; ++i) {
     for (size_t key = 0; key < rows.keys(); ++key) {
@@ -103,7 +118,7 @@ Result<void> SparseTrainer::train_with(Rows& rows, uint32_t rounds) {
             batches_.noise[key * flags_.width + lane] + 0.1f * row[lane];
       }
     }
-    const auto next = copies_of(batches_.keys[(at + 1) % batches_.keys.size()]);
+    const auto next = batch_of(at + 1 + flags_.staleness);
     if (auto done = rows.push_pull(gradients_.data(), next); !done) return done;
     ++at;
     if (flags_.flush_every != 0 && at % flags_.flush_every == 0) {
@@ -134,6 +149,9 @@ Result<SparseBlock> SparseTrainer::run(uint32_t rounds, Instant start) {
   const uint64_t forwarded = forward_ ? forward_->hot_pushed() : 0;
   const Instant begun = runtime::monotonic_now();
   if (auto done = train(rounds); !done) return fail(done.error());
+  if (!forwards()) {  // Rounds that are under way belong to the block.
+    if (auto ended = worker_.catch_up(); !ended) return fail(ended.error());
+  }
   const Duration wall = runtime::monotonic_now() - begun;
   SparseBlock block;
   block.round_us = static_cast<double>(wall.count()) / 1e3 / rounds;

@@ -35,10 +35,14 @@ class SparseTrainer {
   /// The track's own copy of a key.
   uint64_t copy_of(uint64_t key) const;
   std::vector<uint64_t> copies_of(const std::vector<uint64_t>& keys) const;
+  /// The track's batch of a round.
+  std::vector<uint64_t> batch_of(uint64_t round) const;
   Result<void> train(uint32_t rounds);
   /// Rows: sparse::Worker, or ForwardWorker.
   template <typename Rows>
   Result<void> train_with(Rows& rows, uint32_t rounds);
+  template <typename Rows>
+  Result<void> begin_batches(Rows& rows, uint64_t at);
   template <typename Rows>
   static uint64_t hash_of(const Rows& rows, uint32_t width);
   bool forwards() const { return track_ == static_cast<size_t>(SparsePath::kForward); }

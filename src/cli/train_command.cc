@@ -278,6 +278,21 @@ void add_safety_options(CLI::App& command, TrainOptions& options) {
                    "End with an error if sumcastd goes away, instead of going on without it");
 }
 
+void add_compare_options(CLI::App& command, CompareFlags& compare) {
+  CLI::Option* const wanted = command.add_flag(
+      "--compare", compare.wanted,
+      "Train over servers alone and with hot keys, in namespaces: time to one loss");
+  command.add_option("--link", compare.rate, "--compare: of each member, such as 100mbit")
+      ->needs(wanted);
+  command.add_option("--until-loss", compare.until_loss, "--compare: on held-out data")
+      ->needs(wanted);
+  command
+      .add_option("--repeats", compare.repeats,
+                  "--compare: trainings each way, by turns; medians, least and most are printed")
+      ->check(CLI::Range(1, 100))
+      ->needs(wanted);
+}
+
 }  // namespace
 
 void add_train_command(CLI::App& app, int& exit_code) {
@@ -335,12 +350,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   add_safety_options(*command, *options);
   command->add_flag("--json", options->json, "One object per epoch");
   auto compare = std::make_shared<CompareFlags>();
-  command->add_flag("--compare", compare->wanted,
-                    "Train over servers alone and with hot keys, in namespaces: time to one loss");
-  command->add_option("--link", compare->rate, "--compare: of each member, such as 100mbit");
-  command->add_option("--until-loss", compare->until_loss, "--compare: on held-out data");
-  command->add_option("--repeats", compare->repeats, "--compare: trainings each way")
-      ->check(CLI::Range(1, 100));
+  add_compare_options(*command, *compare);
   command->callback(
       [options, compare, &exit_code] { exit_code = run_command(*options, *compare); });
 }

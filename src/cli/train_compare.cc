@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "cli/bench_site.h"
 #include "cli/bench_statistics.h"
 #include "cli/child_flags.h"
 #include "report/table.h"
+#include "runtime/units.h"
 
 namespace sumcast::cli {
 namespace {
@@ -59,20 +61,46 @@ Result<CompareRun> train_once(BenchSite& site, const TrainOptions& options) {
   return compare_run_of(lines);
 }
 
-double median_until(const Way& way, double loss) {
-  std::vector<double> seconds;
-  for (const CompareRun& run : way.runs) seconds.push_back(*run.seconds_until(loss));
-  return median(seconds);
+nlohmann::ordered_json json_of(const CompareRow& row) {
+  return {{"seconds", row.seconds.median},      {"seconds_min", row.seconds.min},
+          {"seconds_max", row.seconds.max},     {"seconds_of_runs", row.seconds_of_runs},
+          {"faster_by", row.faster_by.median},  {"faster_by_min", row.faster_by.min},
+          {"faster_by_max", row.faster_by.max}, {"step_ms", row.step_ms},
+          {"hot_share", row.hot_share}};
+}
+
+/// A median, and where there are several values how far they lie apart.
+std::string text_of(const CompareSpread& spread, bool has_several, const char* unit) {
+  if (!has_several) return fmt::format("{:.2f}{}", spread.median, unit);
+  return fmt::format("{:.2f}{} ({:.2f}-{:.2f})", spread.median, unit, spread.min, spread.max);
+}
+
+void print_table(const std::vector<CompareRow>& rows, double target, const TrainOptions& options,
+                 const CompareFlags& flags) {
+  using report::Align;
+  report::Table table({{"way", Align::kLeft},
+                       {"time to the loss", Align::kRight},
+                       {"faster by", Align::kRight},
+                       {"time per step", Align::kRight},
+                       {"hot", Align::kRight}});
+  const bool has_several = flags.repeats > 1;
+  for (const CompareRow& row : rows) {
+    table.add_row({row.way, text_of(row.seconds, has_several, " s"),
+                   text_of(row.faster_by, has_several, "x"), fmt::format("{:.2f} ms", row.step_ms),
+                   fmt::format("{:.0f} %", 100 * row.hot_share)});
+  }
+  fmt::print(
+      "{} on {} until the loss on held-out data is {:.4f}: {} workers, {} server{}, {}{}\n{}",
+      options.model, options.data, target, options.workers, options.servers,
+      options.servers == 1 ? "" : "s",
+      flags.rate.empty() ? std::string("links without a limit") : flags.rate,
+      has_several ? fmt::format("; medians of {} trainings each way (least-most)", flags.repeats)
+                  : std::string(),
+      table.to_string());
 }
 
 Result<void> show(const std::array<Way, 2>& ways, const TrainOptions& options,
                   const CompareFlags& flags) {
-  for (const Way& way : ways) {
-    for (const CompareRun& run : way.runs) {
-      if (run.losses == ways[0].runs[0].losses) continue;
-      return fail(ErrorCode::kMismatch, "the ways came to different losses");
-    }
-  }
   const CompareRun& first = ways[0].runs[0];
   const double best = *std::ranges::min_element(first.losses);
   const double target = flags.until_loss > 0 ? flags.until_loss : best;
@@ -81,38 +109,35 @@ Result<void> show(const std::array<Way, 2>& ways, const TrainOptions& options,
                 fmt::format("--until-loss {}: after {} epochs the best is {:.4f}", target,
                             options.epochs, best));
   }
-  using report::Align;
-  report::Table table({{"way", Align::kLeft},
-                       {"time to the loss", Align::kRight},
-                       {"faster by", Align::kRight},
-                       {"time per step", Align::kRight},
-                       {"hot", Align::kRight}});
-  const double slow = median_until(ways[0], target);
+  std::vector<CompareRow> rows;
   for (const Way& way : ways) {
-    const double seconds = median_until(way, target);
-    const CompareRun& run = way.runs.front();
-    double all = 0;
-    for (const double one : run.seconds) all += one;
-    const double step_ms =
-        1e3 * all / static_cast<double>(run.steps * std::max<size_t>(run.seconds.size(), 1));
-    table.add_row({way.name, fmt::format("{:.2f} s", seconds),
-                   fmt::format("{:.2f}x", slow / seconds), fmt::format("{:.2f} ms", step_ms),
-                   fmt::format("{:.0f} %", 100 * run.hot_share)});
-    if (!options.json) continue;
-    const nlohmann::ordered_json json = {
-        {"path", way.name},           {"model", options.model},     {"data", options.data},
-        {"workers", options.workers}, {"servers", options.servers}, {"rate", flags.rate},
-        {"until_loss", target},       {"seconds", seconds},         {"faster_by", slow / seconds},
-        {"step_ms", step_ms},         {"hot_share", run.hot_share}, {"losses", run.losses}};
+    auto row = compare_row(way.name, way.runs, ways[0].runs, target);
+    if (!row) return fail(row.error());
+    rows.push_back(std::move(*row));
+  }
+  if (!options.json) {
+    print_table(rows, target, options, flags);
+    return {};
+  }
+  for (const CompareRow& row : rows) {
+    nlohmann::ordered_json json = {{"path", row.way},
+                                   {"model", options.model},
+                                   {"data", options.data},
+                                   {"workers", options.workers},
+                                   {"servers", options.servers},
+                                   {"rate", flags.rate},
+                                   {"repeats", flags.repeats},
+                                   {"until_loss", target}};
+    json.update(json_of(row));
+    json["losses"] = first.losses;
     fmt::print("{}\n", json.dump());
   }
-  if (options.json) return {};
-  fmt::print("{} on {} until the loss on held-out data is {:.4f}: {} workers, {} server{}, {}\n{}",
-             options.model, options.data, target, options.workers, options.servers,
-             options.servers == 1 ? "" : "s",
-             flags.rate.empty() ? std::string("links without a limit") : flags.rate,
-             table.to_string());
   return {};
+}
+
+CompareSpread spread_of(std::span<const double> values) {
+  const Spread all = spread(values);
+  return {median(values), all.min, all.max};
 }
 
 }  // namespace
@@ -124,6 +149,31 @@ std::optional<double> CompareRun::seconds_until(double loss) const {
     if (losses[epoch] <= loss) return all;
   }
   return std::nullopt;
+}
+
+Result<CompareRow> compare_row(const std::string& way, const std::vector<CompareRun>& runs,
+                               const std::vector<CompareRun>& base, double loss) {
+  CompareRow row;
+  row.way = way;
+  std::vector<double> ratios, steps, shares;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].losses != base[0].losses || base[i].losses != base[0].losses) {
+      return fail(ErrorCode::kMismatch, "the ways came to different losses");
+    }
+    const auto seconds = runs[i].seconds_until(loss), before = base[i].seconds_until(loss);
+    if (!seconds || !before) return fail(ErrorCode::kInvalidArgument, "no epoch has that loss");
+    row.seconds_of_runs.push_back(*seconds);
+    ratios.push_back(*before / *seconds);
+    const double all = std::accumulate(runs[i].seconds.begin(), runs[i].seconds.end(), 0.0);
+    const size_t epochs = std::max<size_t>(runs[i].seconds.size(), 1);
+    steps.push_back(1e3 * all / static_cast<double>(runs[i].steps * epochs));
+    shares.push_back(runs[i].hot_share);
+  }
+  row.seconds = spread_of(row.seconds_of_runs);
+  row.faster_by = spread_of(ratios);
+  row.step_ms = median(steps);
+  row.hot_share = median(shares);
+  return row;
 }
 
 Result<CompareRun> compare_run_of(const std::vector<std::string>& lines) {
@@ -179,6 +229,12 @@ Result<void> run_comparison(const TrainOptions& options, const CompareFlags& fla
   if (options.asynchronous) {
     return fail(ErrorCode::kInvalidArgument,
                 "--compare: not with --asynchronous, which has no hot keys to compare");
+  }
+  constexpr uint64_t kRateMin = 1'000'000;
+  if (!flags.rate.empty() && runtime::parse_rate(flags.rate).value_or(0) < kRateMin) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--link {}: it must be at least 1mbit, such as 100mbit or 1gbit", flags.rate));
   }
   BenchFlags bench;
   bench.workers = options.workers + options.servers;

@@ -6,6 +6,7 @@
 // the same bits, so the losses after each epoch must be equal, and what differs is time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,22 @@ struct CompareRun {
 };
 /// From lines of `sumcast train --json`. kInternal: a line of another kind.
 Result<CompareRun> compare_run_of(const std::vector<std::string>& lines);
+
+struct CompareSpread {
+  double median = 0, min = 0, max = 0;
+};
+/// What one way came to over its trainings.
+struct CompareRow {
+  std::string way;
+  CompareSpread seconds;    ///< To the loss.
+  CompareSpread faster_by;  ///< The first way's time over this one's, training by training.
+  std::vector<double> seconds_of_runs;
+  double step_ms = 0, hot_share = 0;  ///< Medians.
+};
+/// @param base  the first way's trainings, which were made by turns with `runs`: as many.
+/// kMismatch: losses differ. kInvalidArgument: a training did not come to `loss`.
+Result<CompareRow> compare_row(const std::string& way, const std::vector<CompareRun>& runs,
+                               const std::vector<CompareRun>& base, double loss);
 
 /// The command of one member.
 std::vector<std::string> train_argv(const std::string& program, const TrainOptions& options);

@@ -27,12 +27,15 @@ AnswerBook::Answer AnswerBook::take(int number) {
 std::optional<int> AnswerBook::on_logged(Origin origin, const ::ps::Meta& meta) {
   const Name name{origin.worker, origin.server, id_of(meta)};
   if (numbers_.count(name) != 0) return std::nullopt;
-  return open(name);
+  const int number = open(name);
+  entries_[number].settled = lost_.count(origin.worker) != 0;
+  return number;
 }
 
 AnswerBook::Asked AnswerBook::on_asked(Origin origin, const ::ps::Meta& meta) {
   const Name name{origin.worker, origin.server, id_of(meta)};
   Asked asked;
+  if (lost_.count(origin.worker) != 0) return asked;
   const auto it = numbers_.find(name);
   const int number = it != numbers_.end() ? it->second : open(name);
   if (it == numbers_.end()) asked.handle_as = number;
@@ -83,6 +86,7 @@ void AnswerBook::on_settled(Origin origin, const std::vector<RequestId>& ids) {
 }
 
 void AnswerBook::on_worker_lost(int worker) {
+  lost_.insert(worker);
   std::erase_if(entries_, [&](const auto& entry) {
     const Name& name = entry.second.name;
     // What it summed for others stays known: it may still be under way from it, and is not to count
@@ -96,6 +100,7 @@ void AnswerBook::on_worker_lost(int worker) {
 void AnswerBook::clear() {
   entries_.clear();
   numbers_.clear();
+  lost_.clear();
 }
 
 }  // namespace sumcast::ps

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,14 +32,16 @@ class AnswerBook {
     ::ps::Message message;  ///< With the worker's number.
   };
 
-  /// A request came by the log. Its number for the handler; nothing if it is known already.
+  /// A request came by the log. Its number for the handler; nothing if it is known already. A lost
+  /// worker's is handled, too, for its server has: nobody will ask for the answer.
   std::optional<int> on_logged(Origin origin, const ::ps::Meta& meta);
 
   struct Asked {
     std::optional<int> handle_as;  ///< New: its number for the handler.
     std::optional<Answer> answer;  ///< Handled and answered before.
   };
-  /// A worker asks, its server being dead. Nothing of both if the answer is still to come.
+  /// A worker asks, its server being dead. Nothing of both if the answer is still to come, or if
+  /// that worker is lost: what is known of its requests is forgotten, and they would count twice.
   Asked on_asked(Origin origin, const ::ps::Meta& meta);
 
   /// Our number of a request that is not settled; and whose it is.
@@ -68,7 +71,7 @@ class AnswerBook {
   struct Entry {
     Name name;
     bool asked = false;
-    bool settled = false;  // A sum that is not handled here yet.
+    bool settled = false;  // Not handled here yet, and its answer is not wanted.
     std::optional<::ps::Message> answer;
   };
 
@@ -77,6 +80,7 @@ class AnswerBook {
 
   std::unordered_map<int, Entry> entries_;  ///< By our number.
   std::unordered_map<Name, int, NameHash> numbers_;
+  std::set<int> lost_;
   int next_ = -1;
 };
 

@@ -87,6 +87,23 @@ TEST(AnswerBook, ASumIsKnownUntilItHasBeenHandled) {
   EXPECT_EQ(book.size(), 0u);
 }
 
+/// What it had sent when it died may be read when its death is known.
+TEST(AnswerBook, ALostWorkersRequestIsNotHandledAgain) {
+  AnswerBook book;
+  ASSERT_TRUE(book.on_logged(kOrigin, request(5)));
+  book.on_worker_lost(kOrigin.worker);
+  for (const int timestamp : {5, 6}) {
+    const auto asked = book.on_asked(kOrigin, request(timestamp));
+    EXPECT_FALSE(asked.handle_as);
+    EXPECT_FALSE(asked.answer);
+  }
+  const auto logged = book.on_logged(kOrigin, request(7));
+  ASSERT_TRUE(logged) << "its server has handled it";
+  EXPECT_FALSE(book.on_response(response(*logged)));
+  EXPECT_EQ(book.size(), 0u) << "nobody will ask for the answer";
+  EXPECT_TRUE(book.on_asked({8, 11}, request(5)).handle_as);
+}
+
 TEST(AnswerBook, WhatIsSettledIsForgotten) {
   AnswerBook book;
   const auto number = book.on_logged(kOrigin, request(5));

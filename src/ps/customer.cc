@@ -37,13 +37,15 @@ Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle)
 
 Customer::~Customer() { Hub::get().remove_customer(core_); }
 
-int Customer::NewRequest(int recver) {
+int Customer::NewRequest(int recver) { return NewRequest(recver, {}); }
+
+int Customer::NewRequest(int recver, const std::vector<int>& asked) {
   if (!used_.exchange(true)) Hub::get().open_customer(core_);  // Its handlers are set by now.
   const int group = recver;
   const auto expected = static_cast<int>(Hub::get().members(group).size());
-  const auto lost = Hub::get().why_lost(group);
+  const auto lost = asked.empty() ? Hub::get().why_lost(group) : Hub::get().why_lost(asked);
   const std::lock_guard lock(core_->mutex);
-  const int timestamp = core_->tracker.open(expected, group);
+  const int timestamp = core_->tracker.open(expected, group, asked);
   if (lost) core_->tracker.fail(timestamp, *lost);
   return timestamp;
 }

@@ -90,6 +90,8 @@ class Hub final : private Crew::Ship {
   void flush();
   /// Why a request to this node or group cannot succeed any more.
   std::optional<std::string> why_lost(int group);
+  /// Why one to these nodes of a group cannot.
+  std::optional<std::string> why_lost(const std::vector<int>& nodes);
 
   // Around the handling of a request by a server's program; hub_replica.cc.
   void before_handling(const ::ps::Message& message);
@@ -170,6 +172,8 @@ class Hub final : private Crew::Ship {
   void release(const std::vector<BarrierArrival>& who, const std::string& failure);
   void on_token(uint64_t token, const std::string& failure);
   void on_lost(int id, const std::string& why, bool left);
+  std::vector<LinkPtr> say_alive();
+  void keep_alive();
   void beat(Instant now);
   void expire_barriers(Instant now);
   void introduce(const LinkPtr& link, int node);
@@ -198,6 +202,7 @@ class Hub final : private Crew::Ship {
   bool suspect(int node, const std::string& why);
   std::vector<int> take_over(int server, const std::string& text);
   void on_other_lost(int id);
+  void hear_no_more(int worker);
   void fence(const std::string& why);
   bool is_covered(int server);
 

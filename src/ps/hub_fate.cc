@@ -183,7 +183,8 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
   for (const CorePtr& core : cores) {
     const std::lock_guard lock(core->mutex);
     for (const int node : unanswered) {
-      core->tracker.fail_if([&](int group) { return is_member(group, node); }, text);
+      const auto holds = [&](int group) { return is_member(group, node); };
+      core->tracker.fail_if_asked(node, holds, text);
     }
   }
   if (settings_.role == ::ps::Node::SCHEDULER) {
@@ -203,6 +204,7 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     }
   }
   if (is_worker(id) || id == ::ps::kScheduler) on_other_lost(id);
+  if (!left && is_worker(id)) hear_no_more(id);
   crew_.notify();
 }
 
@@ -222,11 +224,8 @@ void Hub::excuse(int server) {
   for (const auto& [group, arrived] : complete) release(arrived, "");
 }
 
-/// Says that we live, and looks who has been silent for too long.
-void Hub::beat(Instant now) {
-  // If this process itself stood still, silence proves nothing.
-  const bool stalled = last_beat_.is_set() && now - last_beat_ > settings_.silence_max / 2;
-  last_beat_ = now;
+/// Tells those who listen for it that we live; returns their links.
+std::vector<LinkPtr> Hub::say_alive() {
   const bool is_scheduler = settings_.role == ::ps::Node::SCHEDULER;
   std::vector<LinkPtr> links;
   {
@@ -235,11 +234,28 @@ void Hub::beat(Instant now) {
       if (is_scheduler || link->node.load() == ::ps::kScheduler) links.push_back(link);
     }
   }
+  std::erase_if(links, [](const LinkPtr& link) { return !link->is_open(); });
   ControlMessage alive;
   alive.kind = "beat";
-  for (const LinkPtr& link : links) {
-    if (!link->is_open()) continue;
-    say(link, alive);
+  for (const LinkPtr& link : links) say(link, alive);
+  return links;
+}
+
+/// The leader's, within work that takes long. Whether others live is looked at afterwards.
+void Hub::keep_alive() {
+  const Instant now = net::monotonic_now();
+  if (now < next_beat_) return;
+  next_beat_ = now + settings_.heartbeat;
+  (void)say_alive();
+  flush();
+}
+
+/// Says that we live, and looks who has been silent for too long.
+void Hub::beat(Instant now) {
+  // If this process itself stood still, silence proves nothing.
+  const bool stalled = last_beat_.is_set() && now - last_beat_ > settings_.silence_max / 2;
+  last_beat_ = now;
+  for (const LinkPtr& link : say_alive()) {
     const Duration silence = now - Instant{link->heard_ns.load(std::memory_order_relaxed)};
     if (stalled || (silence > settings_.silence_max && link->has_unread())) {
       link->heard_ns.store(now.ns, std::memory_order_relaxed);
@@ -249,7 +265,7 @@ void Hub::beat(Instant now) {
       drop_link(link);
     }
   }
-  if (is_scheduler) expire_barriers(now);
+  if (settings_.role == ::ps::Node::SCHEDULER) expire_barriers(now);
 }
 
 void Hub::expire_barriers(Instant now) {

@@ -20,6 +20,7 @@ namespace {
 using runtime::Subsystem;
 
 constexpr uint64_t kListenerToken = 0, kWakeToken = 1;
+constexpr size_t kWriteBudget = 64 << 20;  ///< Of one connection, before we look at the others.
 
 /// Handlers that run on this thread, one within the other.
 thread_local int batch_depth = 0;
@@ -81,7 +82,7 @@ void Hub::write_dirty() {
 }
 
 void Hub::write_link(const LinkPtr& link) {
-  if (link->write() != WriteVerdict::kDrained) watch_writable(link);
+  if (link->write(kWriteBudget) != WriteVerdict::kDrained) watch_writable(link);
 }
 
 /// Polls for writability as long as something is queued.
@@ -126,7 +127,7 @@ void Hub::on_event(const net::Event& event, std::vector<Arrival>& arrivals) {
     link = it->second;
   }
   if (event.writable) {
-    link->write();
+    link->write(kWriteBudget);
     watch_writable(link);
   }
   if (event.readable || event.failed) read_link(link, arrivals);

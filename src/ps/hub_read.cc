@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -18,6 +19,7 @@ namespace {
 using runtime::Subsystem;
 
 constexpr size_t kReadBudget = 1 << 20;  ///< Of one connection, before the others have their turn.
+constexpr size_t kLoanStep = 64 << 20;   ///< Takes some ten ms: far less than others wait for us.
 
 }  // namespace
 
@@ -153,7 +155,11 @@ bool Hub::fetch_loans(const LinkPtr& link, const FrameHeader& header, ::ps::Mess
     }
     Result<void> read;
     room->fill([&](char* to) {
-      read = read_memory(link->reads, loan.address, to, bytes);
+      for (size_t at = 0; read && at < bytes; at += kLoanStep) {
+        read =
+            read_memory(link->reads, loan.address + at, to + at, std::min(kLoanStep, bytes - at));
+        keep_alive();
+      }
       return static_cast<ptrdiff_t>(read ? bytes : 0);
     });
     if (!read) {

@@ -195,11 +195,18 @@ int64_t Hub::send(const ::ps::Message& message) {
 }
 
 std::optional<std::string> Hub::why_lost(int group) {
-  const auto& ids = members(group);
+  if (group < 8) return why_lost(members(group));
+  const std::lock_guard lock(state_mutex_);
+  if (const auto it = lost_.find(group); it != lost_.end()) return it->second;
+  if (left_.count(group) != 0) return node_text(group) + " has left the job";
+  return std::nullopt;
+}
+
+std::optional<std::string> Hub::why_lost(const std::vector<int>& nodes) {
   const std::lock_guard lock(state_mutex_);
   if (lost_.empty() && left_.empty()) return std::nullopt;
-  for (int id : ids) {
-    if (ids.size() > 1 && covered_.count(id) != 0) continue;
+  for (int id : nodes) {
+    if (covered_.count(id) != 0) continue;
     if (const auto it = lost_.find(id); it != lost_.end()) return it->second;
     if (left_.count(id) != 0) return node_text(id) + " has left the job";
   }

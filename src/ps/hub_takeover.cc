@@ -40,6 +40,10 @@ void Hub::excuse_request(const ::ps::Meta& meta) {
 bool Hub::suspect(int node, const std::string& why) {
   const bool matters = is_server(node) ? replica_.on.load() : is_worker(node) && merge_.on;
   if (!matters || settings_.role == ::ps::Node::SCHEDULER || stopping_) return false;
+  {
+    const std::lock_guard lock(state_mutex_);
+    if (lost_.count(node) != 0) return true;  // It has been said already.
+  }
   const LinkPtr scheduler = link_to(::ps::kScheduler);
   if (scheduler == nullptr || why_lost(::ps::kScheduler)) return false;
   {
@@ -121,6 +125,13 @@ void Hub::on_other_lost(int id) {
   }
   // Nobody will tell any more whether they live; without us they do not.
   for (const auto& [node, why] : suspects) on_lost(node, why, false);
+}
+
+/// What a dead worker had sent and nobody has read yet, others do in its place, or it was not
+/// acknowledged. What was known of its requests is forgotten: they would count again.
+void Hub::hear_no_more(int worker) {
+  if (settings_.role == ::ps::Node::SCHEDULER || (!replica_.on && !merge_.on)) return;
+  if (const LinkPtr link = link_to(worker)) drop_link(link);
 }
 
 bool Hub::is_covered(int server) {

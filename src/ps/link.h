@@ -83,7 +83,8 @@ class Link {
   /// Appends a frame. Returns the bytes queued. Nothing may be sent before on_preface.
   size_t send(FrameHeader header, const std::vector<::ps::SArray<char>>& arrays,
               const std::vector<::ps::DataType>& types, std::string_view body);
-  WriteVerdict write();
+  /// At most about so many bytes: kPending if there are more.
+  WriteVerdict write(size_t budget = SIZE_MAX);
   bool has_queued() const;
   /// Frames that are not wholly in the kernel's hands.
   size_t queued_frames() const;

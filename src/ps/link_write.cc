@@ -20,7 +20,7 @@ constexpr size_t kTakenMin = 64 << 10;
 
 }  // namespace
 
-WriteVerdict Link::write() {
+WriteVerdict Link::write(size_t budget) {
   std::unique_lock lock(send_mutex_);
   if (failed_) return WriteVerdict::kFailed;
   if (busy_) return WriteVerdict::kDrained;
@@ -34,6 +34,10 @@ WriteVerdict Link::write() {
       if (queue_.empty()) break;
       writing_.swap(queue_);
     }
+    if (budget == 0) {
+      verdict = WriteVerdict::kPending;
+      break;
+    }
     lock.unlock();
     prepare(parts);
     msghdr message{};
@@ -45,6 +49,7 @@ WriteVerdict Link::write() {
     lock.lock();
     if (sent >= 0) {
       queued_bytes_ -= static_cast<size_t>(sent);
+      budget -= std::min(budget, static_cast<size_t>(sent));
       queued_frames_ -= frames;
     } else if (error == EAGAIN || error == EWOULDBLOCK) {
       verdict = WriteVerdict::kPending;

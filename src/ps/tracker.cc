@@ -11,12 +11,12 @@ constexpr uint64_t kNumbers = uint64_t{1} << 31;
 
 }  // namespace
 
-int Tracker::open(int expected, int group) {
+int Tracker::open(int expected, int group, const std::vector<int>& asked) {
   while (queue_.size() > kKept && queue_.front().got >= queue_.front().expected) {
     queue_.pop_front();
     ++base_;
   }
-  queue_.push_back({expected, 0, group});
+  queue_.push_back({expected, 0, group, asked});
   return static_cast<int>((base_ + queue_.size() - 1) % kNumbers);
 }
 
@@ -32,6 +32,11 @@ const Tracker::Entry* Tracker::find(int timestamp) const {
   const uint64_t index = unwrap(timestamp);
   if (index == UINT64_MAX || index < base_) return nullptr;
   return &queue_[static_cast<size_t>(index - base_)];
+}
+
+bool Tracker::needs(const Entry& entry, int node) {
+  return entry.asked.empty() ||
+         std::find(entry.asked.begin(), entry.asked.end(), node) != entry.asked.end();
 }
 
 bool Tracker::add(int timestamp, int responses) {

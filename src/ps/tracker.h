@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace sumcast::ps {
 
@@ -16,7 +17,8 @@ class Tracker {
  public:
   /// @param expected  responses that make it done, at least 0.
   /// @param group     the node or group that was asked.
-  int open(int expected, int group);
+  /// @param asked     the group's nodes whose responses are needed; empty: all.
+  int open(int expected, int group, const std::vector<int>& asked = {});
 
   /// True if the request is done with these.
   bool add(int timestamp, int responses);
@@ -29,11 +31,11 @@ class Tracker {
   /// Null if it has not failed.
   const std::string* failure(int timestamp) const;
 
-  /// Fails all that are not done and whose group satisfies `asks(group)`.
-  template <typename Asks>
-  void fail_if(Asks&& asks, const std::string& why) {
+  /// Fails all that are not done and have asked this node. `holds(group)`: it is one of the group.
+  template <typename Holds>
+  void fail_if_asked(int node, Holds&& holds, const std::string& why) {
     for (size_t i = 0; i < queue_.size(); ++i) {
-      if (queue_[i].got < queue_[i].expected && asks(queue_[i].group)) {
+      if (queue_[i].got < queue_[i].expected && holds(queue_[i].group) && needs(queue_[i], node)) {
         failed_.try_emplace(base_ + i, why);
       }
     }
@@ -46,11 +48,13 @@ class Tracker {
  private:
   struct Entry {
     int expected = 0, got = 0, group = 0;
+    std::vector<int> asked{};
   };
 
   /// Of all numbers with these 31 bits, the last one opened.
   uint64_t unwrap(int timestamp) const;
   const Entry* find(int timestamp) const;
+  static bool needs(const Entry& entry, int node);
 
   static constexpr size_t kKept = 4096;  ///< Done requests that still know their count.
 

@@ -59,7 +59,11 @@ TEST(Tracker, FailuresHitThoseWhoseGroupIsConcernedAndAreNotDone) {
   Tracker tracker;
   const int done = tracker.open(1, 2), open = tracker.open(2, 2), other = tracker.open(1, 4);
   tracker.add(done, 1);
-  tracker.fail_if([](int group) { return group == 2; }, "server 1 has died");
+  const int one = tracker.open(2, 2, {8}), both = tracker.open(2, 2, {8, 10});
+  const auto holds = [](int group) { return group == 2; };
+  tracker.fail_if_asked(10, holds, "server 1 has died");
+  EXPECT_EQ(tracker.failure(one), nullptr) << "it was not asked";
+  EXPECT_NE(tracker.failure(both), nullptr);
   EXPECT_EQ(tracker.failure(done), nullptr);
   ASSERT_NE(tracker.failure(open), nullptr);
   EXPECT_EQ(*tracker.failure(open), "server 1 has died");

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "sparse/test_job.h"
@@ -31,6 +33,44 @@ class Daemon {
   std::string address_;
 };
 
+/// Daemons at addresses that stay, and who of rank 0 is to be asked.
+struct Road {
+  std::optional<Daemon> first{std::in_place}, second{std::in_place};
+  const std::string first_address = first->address(), second_address = second->address();
+  std::atomic<Seat*> seat{nullptr};
+
+  JobSetup setup(bool has_second) {
+    JobSetup setup;
+    setup.aggregator = first_address + (has_second ? "," + second_address : "");
+    setup.seats = true;
+    setup.return_after = std::chrono::milliseconds(10);
+    setup.on_seat = [this](Seat& at, uint32_t rank) {
+      if (rank == 0) seat.store(&at);
+    };
+    return setup;
+  }
+  /// All members have joined a better place again.
+  void await_return() const {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!seat.load()->is_return_ready()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << "nobody comes back";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+};
+
+inline bool good(const Result<void>& done) {
+  EXPECT_TRUE(done.has_value()) << done.error().what;
+  return done.has_value();
+}
+
+/// A sum that all are in: whoever is through it knows that all have come.
+inline void meet(Worker& worker, uint32_t workers) {
+  std::array<double, 1> number = {1};
+  ASSERT_TRUE(good(worker.all_reduce(std::span<double>(number))));
+  ASSERT_EQ(number[0], workers);
+}
+
 /// What one job saw, over its workers.
 struct Outcome {
   Rows final;
@@ -40,10 +80,6 @@ struct Outcome {
 /// Rounds with every kind of operation between them: flushes, other hot keys, reading, sums.
 inline void train(Worker& worker, uint32_t rank, const Options& options, Rows& final,
                   const std::function<void(uint32_t round)>& on_round, uint32_t rounds = kRounds) {
-  const auto good = [](const Result<void>& done) {
-    EXPECT_TRUE(done.has_value()) << done.error().what;
-    return done.has_value();
-  };
   ASSERT_TRUE(good(worker.set_hot(hot_keys(30))));
   std::vector<uint64_t> keys = batch(rank, 0);
   ASSERT_TRUE(good(worker.pull(keys)));
@@ -90,15 +126,26 @@ inline void train(Worker& worker, uint32_t rank, const Options& options, Rows& f
 /// the end.
 class CountingJob {
  public:
-  CountingJob(bool asynchronous, uint32_t staleness)
-      : options_(small(3, 2, table::OptimizerKind::kSgd)) {
+  CountingJob(bool asynchronous, uint32_t staleness, uint32_t rounds = kRounds,
+              uint32_t admit_after = 0)
+      : options_(small(3, 2, table::OptimizerKind::kSgd)), rounds_(rounds) {
     options_.shape.init_scale = 0;
     options_.shape.optimizer.rate = 1;
     options_.staleness = staleness;
     options_.asynchronous = asynchronous;
-    for (uint32_t rank = 0; rank < 3; ++rank) {
-      for (uint32_t round = 0; round < kRounds; ++round) {
-        for (const uint64_t key : batch(rank, round)) expected_[key] += 1;
+    options_.shape.life.admit_after = admit_after;
+    std::map<uint64_t, uint32_t> updates;
+    for (uint32_t round = 0; round < rounds; ++round) {
+      std::map<uint64_t, float> step;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        for (const uint64_t key : batch(rank, round)) step[key] += 1;
+      }
+      for (const auto& [key, gradients] : step) {
+        const uint32_t moves = asynchronous ? static_cast<uint32_t>(gradients) : 1;
+        for (uint32_t move = 0; move < moves; ++move) {
+          const bool is_dropped = updates[key]++ < admit_after;
+          expected_[key] += is_dropped ? 0 : gradients / static_cast<float>(moves);
+        }
       }
     }
   }
@@ -107,16 +154,12 @@ class CountingJob {
   /// A worker's part. @param on_round  before each of its rounds.
   void run(Worker& worker, uint32_t rank, size_t hot,
            const std::function<void(uint32_t round)>& on_round) const {
-    const auto good = [](const Result<void>& done) {
-      EXPECT_TRUE(done.has_value()) << done.error().what;
-      return done.has_value();
-    };
     ASSERT_TRUE(good(worker.set_hot(hot_keys(hot))));
     ASSERT_TRUE(good(worker.pull(batch(rank, 0))));
     for (uint32_t i = 1; i <= options_.staleness; ++i) {
       ASSERT_TRUE(good(worker.announce(batch(rank, i))));
     }
-    for (uint32_t round = 0; round < kRounds; ++round) {
+    for (uint32_t round = 0; round < rounds_; ++round) {
       on_round(round);
       const std::vector<float> ones(6 * worker.keys(), 1.0f);
       const uint32_t next = round + 1 + options_.staleness;
@@ -137,6 +180,7 @@ class CountingJob {
 
  private:
   Options options_;
+  uint32_t rounds_;
   std::map<uint64_t, float> expected_;
 };
 

@@ -6,6 +6,7 @@
 //   big        one message of a million rows, pushed and pulled
 //   again      the whole of Start to Finalize twice in one process
 //   callbacks  a callback may send; customers of one process wait for one another
+//   huge       one row of more than 2 GB, pushed and pulled
 //   many       a push and a pull, for jobs of many nodes
 #include <condition_variable>
 #include <map>
@@ -205,6 +206,37 @@ void big() {
   for (size_t i = 0; i < count; ++i) CHECK_EQ(both[i], 3 * vals[i]);
 }
 
+/// Longer than 31 bits can say, in bytes, and of a length that is no multiple of anything.
+constexpr size_t kHuge = (size_t{1} << 29) + 12345;
+constexpr size_t kLooked = 509;  ///< One of so many values is looked at: all would take long.
+float huge_value(size_t i) { return static_cast<float>(i % 8191); }
+
+void huge() {
+  ps::KVWorker<float> kv(0, 0);
+  const ps::SArray<ps::Key> key = {7};
+  ps::SArray<float> row;
+  row.resize(kHuge);
+  row[kHuge - 1] = 7;
+  for (size_t i = 0; i < kHuge; i += kLooked) row[i] = huge_value(i);
+  kv.Wait(kv.ZPush(key, row));
+  row[kHuge - 1] = -1;
+  for (size_t i = 0; i < kHuge; i += kLooked) row[i] = -1;
+  kv.Wait(kv.ZPull(key, &row));
+  CHECK_EQ(row.size(), kHuge);
+  CHECK_EQ(row[kHuge - 1], 7);
+  for (size_t i = 0; i < kHuge; i += kLooked) CHECK_EQ(row[i], huge_value(i));
+}
+
+/// Keeps the row that was pushed last, without a copy.
+struct LastRow {
+  void operator()(const ps::KVMeta& meta, const ps::KVPairs<float>& pairs,
+                  ps::KVServer<float>* server) {
+    if (meta.push) row = pairs;
+    server->Response(meta, meta.pull ? row : ps::KVPairs<float>());
+  }
+  ps::KVPairs<float> row;
+};
+
 void callbacks() {
   ps::KVWorker<float> kv(0, 0);
   ps::SimpleApp app(1, 0);
@@ -251,6 +283,8 @@ void run(const std::string& name) {
           });
     } else if (name == "big") {
       server->set_request_handle(ps::KVServerDefaultHandle<float>());
+    } else if (name == "huge") {
+      server->set_request_handle(LastRow());
     } else {
       server->set_request_handle(Rows());
     }
@@ -264,6 +298,7 @@ void run(const std::string& name) {
     if (name == "deferred") deferred();
     if (name == "bad_input") bad_input();
     if (name == "big") big();
+    if (name == "huge") huge();
     if (name == "callbacks") callbacks();
     if (name == "many" || name == "again") many();
   }

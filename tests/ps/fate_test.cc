@@ -5,7 +5,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "auth/key_file.h"
 #include "job.h"
@@ -13,7 +17,11 @@
 namespace pstest {
 namespace {
 
+using testing::AllOf;
+using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
 
 /// The processes of a job: the scheduler is 0, then servers, then workers.
 constexpr size_t kScheduler = 0, kServer0 = 1;
@@ -43,6 +51,37 @@ TEST_F(Fate, AServersDeathEndsWait) {
   // Those who wait in Finalize are told, too: the barrier cannot be reached any more.
   expect_told(*job_, 2, "did not come to the barrier");
   expect_told(*job_, kScheduler, "has died");
+}
+
+/// Lines of an output that begin with `what`.
+std::vector<std::string> lines_of(const std::string& output, const std::string& what) {
+  std::vector<std::string> lines;
+  std::istringstream text(output);
+  for (std::string line; std::getline(text, line);) {
+    if (line.rfind(what, 0) == 0) lines.push_back(line);
+  }
+  return lines;
+}
+
+/// Nothing but the connection can tell of the death: silence would not count for a long time.
+TEST_F(Fate, RequestsAfterADeathFailAtOnceAndThoseToOtherServersDoNot) {
+  start("later", {"PS_HEARTBEAT_TIMEOUT=200s"});
+  job_->process(kServer0).send_signal(SIGKILL);
+  for (const size_t worker : {3u, 4u}) {
+    ASSERT_TRUE(job_->saw(worker, "went on")) << job_->output(worker);
+    const std::string output = job_->output(worker);
+    EXPECT_THAT(lines_of(output, "first: told after"), SizeIs(1)) << output;
+    EXPECT_THAT(lines_of(output, "push all: told after"), SizeIs(3));
+    const std::string dead = lines_of(output, "push 0: done").empty() ? "0" : "1";
+    for (const std::string what : {"push ", "pull ", "both "}) {
+      EXPECT_THAT(
+          lines_of(output, what + dead),
+          AllOf(SizeIs(3), Each(AllOf(HasSubstr("told after"), HasSubstr("has failed"),
+                                      HasSubstr("server " + dead), HasSubstr("has died")))));
+      EXPECT_THAT(lines_of(output, what + (dead == "0" ? "1: done" : "0: done")), SizeIs(3));
+    }
+    EXPECT_THAT(output, Not(HasSubstr("SUMCAST_PS_WAIT_TIMEOUT"))) << "it was no deadline";
+  }
 }
 
 TEST_F(Fate, ASilentServerIsFoundByItsSilence) {
@@ -84,7 +123,9 @@ TEST_F(Fate, ABarrierThatTakesTooLongNamesTheMissing) {
 
 TEST_F(Fate, AnAnswerThatDoesNotComeEndsWait) {
   start("wait", {"SUMCAST_PS_WAIT_TIMEOUT=1s"});
-  for (const size_t worker : {3u, 4u}) expect_told(*job_, worker, "0 of 2 responses");
+  for (const size_t worker : {3u, 4u}) expect_told(*job_, worker, "request");
+  // Who ends first takes the scheduler along, and so the servers of who waits a moment longer.
+  EXPECT_THAT(job_->output(3) + job_->output(4), HasSubstr("0 of 2 responses"));
 }
 
 TEST_F(Fate, LeavingWithoutABarrierIsNoDeath) {

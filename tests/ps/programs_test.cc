@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "auth/key_file.h"
 #include "job.h"
@@ -136,6 +139,24 @@ TEST(Programs, BigMessagesLentAndSent) {
       job.add_all({program("cases"), "big"}, 1);
       job.expect_success();
     }
+  }
+}
+
+/// So much memory could be had now.
+bool has_memory(uint64_t bytes) {
+  std::ifstream facts("/proc/meminfo");
+  for (std::string line; std::getline(facts, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0) return std::stoull(line.substr(13)) * 1024 > bytes;
+  }
+  return false;
+}
+
+TEST(Programs, MessagesOfMoreThanTwoGigabytes) {
+  if (!has_memory(uint64_t{10} << 30)) GTEST_SKIP() << "10 GB of memory are not free";
+  for (const char* const lend : {"1", "0"}) {
+    Job job(1, 1, {std::string("SUMCAST_PS_LEND=") + lend});
+    job.add_all({program("cases"), "huge"}, 1);
+    job.expect_success();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ps/internal/message.h"
 
@@ -33,6 +34,9 @@ class Customer {
   /// Opens a request to a node or group; it is done when each of its nodes has responded.
   /// Returns its number. Numbers begin at 0 and count up, and after 2^31 - 1 begin at 0 again.
   int NewRequest(int recver);
+  /// The same, to some nodes of a group: the death of the others does not concern it. Who calls it
+  /// counts their responses (AddResponse). None: all are asked.
+  int NewRequest(int recver, const std::vector<int>& asked);
 
   /// Returns when the request is done, its callback included. Fails (LOG(FATAL): dmlc::Error) if a
   /// node that it needs is gone, or after SUMCAST_PS_WAIT_TIMEOUT.

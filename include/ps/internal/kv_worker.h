@@ -94,7 +94,7 @@ class KVWorker : public SimpleApp {
     kvs.priority = priority;
     SlicedKVs sliced;
     Slice(kvs, &sliced);
-    const int ts = obj_->NewRequest(kServerGroup);
+    const int ts = Open(sliced);
     AddCallback(ts, cb);
     Send(ts, true, false, cmd, sliced);
     return ts;
@@ -139,7 +139,7 @@ class KVWorker : public SimpleApp {
     kvs.priority = priority;
     SlicedKVs sliced;
     const bool hashed = Slice(kvs, &sliced);
-    const int ts = obj_->NewRequest(kServerGroup);
+    const int ts = Open(sliced);
     AddGather(ts, keys, vals, lens, hashed, cb);
     if (!hashed && lens == nullptr) OfferRooms(ts, sliced, keys.size(), kvs.vals, vals);
     Send(ts, false, true, cmd, sliced);
@@ -157,7 +157,7 @@ class KVWorker : public SimpleApp {
     kvs.priority = priority;
     SlicedKVs sliced;
     const bool hashed = Slice(kvs, &sliced);
-    const int ts = obj_->NewRequest(kServerGroup);
+    const int ts = Open(sliced);
     AddGather(ts, keys, outs, lens, hashed, cb);
     if (!hashed && lens == nullptr) OfferRooms(ts, sliced, keys.size(), vals, outs);
     Send(ts, true, true, cmd, sliced);
@@ -180,6 +180,15 @@ class KVWorker : public SimpleApp {
     }
     internal::SliceByRanges(kvs, office->KeyRanges(), sliced);
     return false;
+  }
+
+  /// A request to those servers that have a part in it.
+  int Open(const SlicedKVs& sliced) {
+    std::vector<int> asked;
+    for (size_t i = 0; sliced.size() > 1 && i < sliced.size(); ++i) {
+      if (sliced[i].first) asked.push_back(Postoffice::ServerRankToID(static_cast<int>(i)));
+    }
+    return obj_->NewRequest(kServerGroup, asked);
   }
 
   void AddCallback(int ts, const Callback& cb) {
