@@ -133,7 +133,7 @@ Result<Work> Group::State::submit(const std::shared_ptr<State>& self, OperationD
     work.state_->host = std::move(*posted);
     return work;
   }
-  auto operation = context->engine->submit(plan.group, route, what, in, out, rows);
+  auto operation = context->engine->submit(plan.group, route, what, in, out, rows, deadline);
   if (!operation) return fail(operation.error());
   work.state_->operation = std::move(*operation);
   return work;

@@ -182,6 +182,9 @@ control::GroupActivity TeamRunner::activity() {
     one.operation = wire::describe(history_[posted_ % kHistory]);
   }
   const Instant since = running_ ? running_->posted_at : last_change_;
+  if (running_ || !queue_.empty()) {
+    one.left = control::time_left((running_ ? running_ : queue_.front())->deadline, now);
+  }
   one.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - since);
   return one;
 }

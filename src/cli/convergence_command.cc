@@ -161,7 +161,8 @@ Result<std::vector<ConvergenceRun>> run_grid(const ConvergenceFlags& flags, cons
   Result<std::vector<ConvergenceRun>> runs = earlier_runs(flags.results, grid);
   if (!runs) return runs;
   std::ofstream file(flags.results, std::ios::app);
-  if (!file) return fail(ErrorCode::kSystem, "cannot write the results to " + flags.results);
+  if (!file)
+    return fail(ErrorCode::kInvalidArgument, "cannot write the results to " + flags.results);
   const bool colour = !runtime::environment("NO_COLOR").has_value();
   report::Progress progress(report::probe_terminal(STDERR_FILENO, colour));
   progress.begin("runs", flags.seeds * grid.settings.size() * grid.variants.size(),
@@ -213,6 +214,10 @@ CLI::App* add_convergence_command(CLI::App& bench, int& exit_code) {
   CLI::App* const command = bench.add_subcommand(
       "convergence", "Accuracy of training with late and lossy gradients, on Fashion-MNIST");
   const auto flags = std::make_shared<ConvergenceFlags>();
+  command->footer(
+      "Examples:\n"
+      "  sumcast bench convergence --setting sgd --variant sync,plain,corrected --seeds 1\n"
+      "  sumcast bench convergence --images 10000 --epochs 1 --json");
   command->add_option("--workers", flags->workers, "Ranks, as threads with exact means")
       ->capture_default_str();
   command->add_option("--epochs", flags->epochs, "Passes over the images")->capture_default_str();

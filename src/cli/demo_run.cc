@@ -20,6 +20,7 @@
 #include "cli/demo_crew.h"
 #include "cli/demo_print.h"
 #include "cli/demo_result.h"
+#include "cli/exit_codes.h"
 #include "cli/output_file.h"
 #include "lab/cluster.h"
 #include "lab/interrupt.h"
@@ -229,13 +230,13 @@ int run_demo(const DemoOptions& options) {
   const Instant start = runtime::monotonic_now();
   const std::vector<std::string> problems = options.validate();
   for (const std::string& problem : problems) complain(problem);
-  if (!problems.empty()) return 2;
+  if (!problems.empty()) return kExitUsage;
   const lab::ScopedInterrupt interrupt;
   // An interrupt ends the children, and what fails for that is not worth telling.
   const auto failed = [](const Error& error) {
     const bool interrupted = lab::ScopedInterrupt::requested();
     complain(interrupted ? "interrupted" : error.what);
-    return interrupted ? 128 + lab::ScopedInterrupt::signal_number() : 1;
+    return interrupted ? 128 + lab::ScopedInterrupt::signal_number() : exit_code_of(error);
   };
   Result<Setup> setup = prepare(options);
   if (!setup) return failed(setup.error());
@@ -257,7 +258,7 @@ int run_demo(const DemoOptions& options) {
   if (!written) complain(written.error().what);
   const auto broken = broken_promises(*outcomes, options.full_size(setup->setting.training_images));
   for (const std::string& promise : broken) complain("promise broken: " + promise);
-  return written && broken.empty() ? 0 : 1;
+  return written && broken.empty() ? 0 : kExitFailed;
 }
 
 }  // namespace sumcast::cli

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/exit_codes.h"
 #include "cli/hot_print.h"
 #include "cli/hot_report.h"
 #include "cli/hot_study.h"
@@ -15,8 +16,6 @@
 
 namespace sumcast::cli {
 namespace {
-
-constexpr int kExitUsage = 2;
 
 /// Turns calls that name what is being done into one bar per name.
 HotProgress bars_of(report::Progress& progress) {
@@ -98,7 +97,7 @@ void add_hot_command(CLI::App& app, int& exit_code) {
     } else {
       std::fprintf(stderr, "sumcast hot: %s\n", text.error().what.c_str());
     }
-    exit_code = text ? 0 : 1;
+    exit_code = text ? 0 : exit_code_of(text.error());
   });
 }
 

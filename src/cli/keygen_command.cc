@@ -7,6 +7,7 @@
 #include <string>
 
 #include "auth/key_file.h"
+#include "cli/exit_codes.h"
 
 namespace sumcast::cli {
 
@@ -22,7 +23,7 @@ void add_keygen_command(CLI::App& app, int& exit_code) {
   command->add_option("FILE", *path, "To be created, readable by you alone")->required();
   command->callback([path, &exit_code] {
     const Result<void> written = auth::write_key_file(*path);
-    exit_code = written ? 0 : 2;
+    exit_code = written ? 0 : kExitUsage;
     if (!written) fmt::print(stderr, "sumcast keygen: {}\n", written.error().what);
   });
 }

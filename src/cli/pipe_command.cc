@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/pipe_accuracy.h"
 #include "cli/pipe_bench.h"
 #include "cli/pipe_print.h"
@@ -64,6 +65,11 @@ Result<PipeBenchOptions> options_from(const PipeFlags& flags) {
     const Result<Duration> delay = runtime::parse_duration(text);
     if (!delay) return fail(delay.error().within("--delay"));
     options.delays.push_back(*delay);
+  }
+  for (const std::string* path : {&options.results, &options.report, &options.predictions}) {
+    const std::string obstacle = path->empty() ? "" : why_not_writable(*path);
+    if (obstacle.empty()) continue;
+    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot write {}: {}", *path, obstacle));
   }
   if (flags.patience.empty()) return options;
   const Result<Duration> patience = runtime::parse_duration(flags.patience);
@@ -140,6 +146,11 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
       "pipeline", "Step times of synchronous, overlapping and pipelined training, and predictions");
   const auto flags = std::make_shared<PipeFlags>();
   PipeBenchOptions* const options = &flags->options;
+  command->footer(
+      "Examples:\n"
+      "  sumcast bench pipeline --quick\n"
+      "  sumcast bench pipeline --model resnet18 --ratio 1,2 --delay 0ms,20ms --report steps.html\n"
+      "  sumcast bench pipeline --decisions --results cells.jsonl --for 80s");
   command->add_option("--workers", options->workers, "How many, each in a namespace of its own")
       ->delimiter(',')
       ->capture_default_str();

@@ -8,6 +8,8 @@
 #include <optional>
 #include <sstream>
 
+#include "cli/exit_codes.h"
+#include "cli/output_file.h"
 #include "cli/plan_options.h"
 #include "cli/plan_print.h"
 #include "cli/probe.h"
@@ -17,8 +19,6 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 /// Rows of the table for people; --json has all.
 constexpr size_t kRows = 12;
 /// A trace of more than this is not read: some profilers write gigabytes.
@@ -58,13 +58,6 @@ std::vector<std::function<void()>> some_computing() {
   return {product, product};
 }
 
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (file) return {};
-  return fail(ErrorCode::kSystem, "cannot write " + path);
-}
-
 /// The advised step, for other tools to look at.
 Result<void> write_timeline(const PlanFlags& flags, const PlanRequest& request,
                             const plan::Advice& advice) {
@@ -72,11 +65,11 @@ Result<void> write_timeline(const PlanFlags& flags, const PlanRequest& request,
   const plan::Timeline timeline = plan::timeline_of(
       request.calibration, request.step, request.setting, advice.predictions[advice.best].mode);
   if (!flags.write_perfetto.empty()) {
-    auto done = write_file(flags.write_perfetto, plan::to_perfetto(timeline));
+    auto done = write_output_file(flags.write_perfetto, plan::to_perfetto(timeline));
     if (!done) return done;
   }
   if (flags.write_chakra.empty()) return {};
-  return write_file(flags.write_chakra, plan::to_chakra(timeline));
+  return write_output_file(flags.write_chakra, plan::to_chakra(timeline));
 }
 
 struct Measured {
@@ -112,6 +105,13 @@ Result<Measured> calibrate() {
 }
 
 int run_plan(PlanFlags flags) {
+  for (const std::string* path : {&flags.write_perfetto, &flags.write_chakra}) {
+    const std::string obstacle = path->empty() ? "" : why_not_writable(*path);
+    if (obstacle.empty()) continue;
+    return complain(
+        {ErrorCode::kInvalidArgument, fmt::format("cannot write {}: {}", *path, obstacle)},
+        kExitUsage);
+  }
   std::optional<plan::TraceSummary> trace;
   if (!flags.trace.empty()) {
     Result<plan::TraceSummary> summary = read_trace_file(flags.trace);
@@ -121,7 +121,7 @@ int run_plan(PlanFlags flags) {
   std::optional<Measured> measured;
   if (flags.calibrate) {
     Result<Measured> result = calibrate();
-    if (!result) return complain(result.error(), kExitFailed);
+    if (!result) return complain(result.error(), exit_code_of(result.error()));
     measured = std::move(*result);
     if (flags.workers == 0) flags.workers = measured->workers;
     if (flags.workers != measured->workers) {
@@ -154,7 +154,8 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  sumcast plan --workers 16 --bandwidth 25gbit --model-bytes 100MB --step-time 120ms\n"
       "  sumcast plan --workers 4 --bandwidth 10gbit --trace kineto.json\n"
-      "  mpirun -n 4 sumcast plan --calibrate --model-bytes 100MB --step-time 120ms");
+      "  mpirun -n 4 -x MASTER_ADDR=node1 -x MASTER_PORT=29500 -x SUMCAST_KEY_FILE=job.key \\\n"
+      "    sumcast plan --calibrate --model-bytes 100MB --step-time 120ms");
   const auto flags = std::make_shared<PlanFlags>();
   command->add_option("--workers", flags->workers, "How many train together");
   command->add_option("--bandwidth", flags->bandwidth, "Each worker's link, as 25gbit");

@@ -70,7 +70,7 @@ Result<void> PsLiteCrew::build(const std::string& directory) {
     if (library.empty() && is_there(directory + place)) library = directory + place;
   }
   if (library.empty() || !is_there(directory + "/include/ps/ps.h")) {
-    return fail(ErrorCode::kUnavailable,
+    return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--peer pslite={}: no include/ps/ps.h with build/libps.a there; build "
                             "ps-lite first (docs/ps-lite.md)",
                             directory));

@@ -32,6 +32,11 @@ CLI::App* add_sparse_command(CLI::App& bench, int& exit_code) {
                            "Rounds of sparse training: over servers, and with hot keys "
                            "summed by the aggregator");
   auto flags = std::make_shared<SparseFlags>();
+  command->footer(
+      "Examples:\n"
+      "  sumcast bench sparse --workers 8 --servers 1 --rate 300mbit\n"
+      "  sumcast bench sparse --skew text --text debian-packages --path servers,dual\n"
+      "  sumcast bench sparse --peer pslite=../ps-lite --json");
   command->add_option("--skew", flags->skew, "Of the keys: ctr, text, flat")
       ->default_str(flags->skew);
   command->add_option("--path", flags->paths, "servers, forward, dual, auto")

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/exit_codes.h"
 #include "cli/status_text.h"
 #include "net/address.h"
 #include "runtime/config.h"
@@ -41,13 +42,15 @@ Result<std::string> fetch(const net::Endpoint& endpoint) {
     const bool is_refused = answer.error() == httplib::Error::Connection;
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("no daemon answers at http://{}{}; does sumcastd run there, and is this "
-                    "its --http address?",
-                    endpoint.text(),
-                    is_refused ? "" : ": it takes the connection but does not answer"));
+        fmt::format(
+            "no daemon answers at http://{}{}; does sumcastd run there, and is this "
+            "its --http address?{}",
+            endpoint.text(), is_refused ? "" : ": it takes the connection but does not answer",
+            endpoint.is_loopback() ? ""
+                                   : " Unless told so, it serves its status on its own host only"));
   }
   if (answer->status != 200) {
-    return fail(ErrorCode::kInvalidArgument,
+    return fail(ErrorCode::kUnavailable,
                 fmt::format("http://{}/status answers with code {}: this is no sumcastd",
                             endpoint.text(), answer->status));
   }
@@ -60,7 +63,7 @@ Result<std::string> render(const net::Endpoint& endpoint, const StatusOptions& o
   const json status = json::parse(*body, nullptr, false);
   const std::string where = fmt::format("http://{}/status", endpoint.text());
   if (status.is_discarded()) {
-    return fail(ErrorCode::kInvalidArgument, where + ": this is no sumcastd, it is not even JSON");
+    return fail(ErrorCode::kUnavailable, where + ": this is no sumcastd, it is not even JSON");
   }
   if (options.json) return status.dump() + "\n";
   auto text = status_text(status);
@@ -108,7 +111,7 @@ void add_status_command(CLI::App& app, int& exit_code) {
     if (options->http.empty()) options->http = default_http();
     const auto done = run_status(*options, std::cout);
     if (!done) std::fprintf(stderr, "sumcast status: %s\n", done.error().what.c_str());
-    exit_code = done ? *done : 1;
+    exit_code = done ? *done : exit_code_of(done.error());
   });
 }
 

@@ -64,7 +64,7 @@ TEST(StatusCommand, AnotherProgramThereIsAnError) {
     std::ostringstream out;
     const auto done = run_status({other.http(), false, false}, out);
     ASSERT_FALSE(done.has_value());
-    EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(done.error().code, ErrorCode::kUnavailable);
     EXPECT_THAT(done.error().what, HasSubstr("http://" + other.http() + "/status"));
   }
 }

@@ -156,6 +156,20 @@ std::string ranks_table(const json& job) {
   return table.to_string();
 }
 
+/// "; it fails in 9.6 min": when the first of those that wait in the group gives up, if any will.
+std::string end_text(const json& ranks, uint32_t group) {
+  uint64_t left_ms = 0;
+  for (const json& rank : ranks) {
+    const json* activity = activity_in(rank, group);
+    if (activity == nullptr || activity->at("posted") <= activity->at("completed")) continue;
+    const auto own_ms = activity->value("left_ms", uint64_t{0});
+    if (own_ms > 0 && (left_ms == 0 || own_ms < left_ms)) left_ms = own_ms;
+  }
+  if (left_ms == 0) return "";
+  return fmt::format("; it fails in {}",
+                     report::format_duration(std::chrono::milliseconds(left_ms)));
+}
+
 /// What keeps a job: one line each.
 std::vector<std::string> outliers_of(const json& job) {
   std::vector<std::string> lines;
@@ -178,11 +192,12 @@ std::vector<std::string> outliers_of(const json& job) {
     for (const json& blocker : group.at("blocked_on")) {
       const json& rank = ranks.at(blocker.get<size_t>());
       const json* activity = activity_in(rank, number);
-      lines.push_back(
-          fmt::format("group {} has waited {} for {}: the others are at operation {}, it is at {}",
-                      number, report::format_duration(from_ms(group.at("age_ms"))), introduce(rank),
-                      group.at("sequence").get<uint64_t>(),
-                      activity != nullptr ? activity->at("posted").get<uint64_t>() : 0));
+      lines.push_back(fmt::format(
+          "group {} has waited {} for {}: the others are at operation {}, it is at {}{}", number,
+          report::format_duration(from_ms(group.at("age_ms"))), introduce(rank),
+          group.at("sequence").get<uint64_t>(),
+          activity != nullptr ? activity->at("posted").get<uint64_t>() : 0,
+          end_text(ranks, number)));
     }
   }
   for (const json& key : job.at("groups_pending")) {
@@ -286,7 +301,7 @@ Result<std::string> status_text(const json& status) {
     if (status.at("program") == "sumcastd") return all_text(status);
   } catch (const json::exception&) {
   }
-  return fail(ErrorCode::kInvalidArgument, "this is not the status of a sumcastd of this version");
+  return fail(ErrorCode::kUnavailable, "this is not the status of a sumcastd of this version");
 }
 
 }  // namespace sumcast::cli

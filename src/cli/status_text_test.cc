@@ -112,7 +112,12 @@ TEST(StatusText, SumsUpDaemonJobAndThreads) {
 TEST(StatusText, NamesTheRankThatOthersWaitFor) {
   EXPECT_THAT(text_of(status_of(json::array({waiting_job()}))),
               HasSubstr("! group 0 has waited 3.2 s for rank 2 (node2:81 at 10.0.0.3): the others "
-                        "are at operation 12, it is at 11"));
+                        "are at operation 12, it is at 11\n"));
+  json job = waiting_job();
+  job["ranks"][0]["groups"][0]["left_ms"] = 90'000;
+  job["ranks"][1]["groups"][0]["left_ms"] = 60'000;
+  job["ranks"][2]["groups"][0]["left_ms"] = 5'000;  // Nothing of its own is under way.
+  EXPECT_THAT(text_of(status_of(json::array({job}))), HasSubstr("it is at 11; it fails in 60 s\n"));
 }
 
 TEST(StatusText, ShowsWhatARankSaysThatItIsDoing) {

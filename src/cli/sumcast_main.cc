@@ -6,6 +6,7 @@
 #include "cli/bench_command.h"
 #include "cli/hot_command.h"
 #include "cli/keygen_command.h"
+#include "cli/manual_command.h"
 #include "cli/plan_command.h"
 #include "cli/sparse_member.h"
 #include "cli/train_command.h"
@@ -38,6 +39,7 @@ int run(int argc, char** argv) {
   sumcast::cli::add_keygen_command(app, exit_code);
   sumcast::cli::add_sparse_member_command(app, exit_code);
   sumcast::cli::add_train_command(app, exit_code);
+  sumcast::cli::add_manual_commands(app, exit_code);
   sumcast::cli::refuse_signs(app);
   try {
     app.parse(argc, argv);

@@ -299,6 +299,14 @@ void add_train_command(CLI::App& app, int& exit_code) {
   CLI::App* const command =
       app.add_subcommand("train", "Train a sparse model: workers, servers, hot keys");
   auto options = std::make_shared<TrainOptions>();
+  command->footer(
+      "Examples:\n"
+      "  sumcast train\n"
+      "  sumcast train --model deepfm --data clicks.tsv --workers 8 --servers 2\n"
+      "  sumcast train --checkpoint /shared/run7 --checkpoint-every 500 --resume\n"
+      "  sumcast train --compare --link 100mbit\n"
+      "  mpirun -n 10 -x MASTER_ADDR=node1 -x MASTER_PORT=29500 -x SUMCAST_KEY_FILE=job.key \\\n"
+      "    sumcast train --model lr --data clicks.svm --servers 2");
   command
       ->add_option("--data", options->data,
                    "A file, debian-packages, or a generated click log: ctr, ctr-drift")

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -106,13 +107,29 @@ std::pair<int, std::string> run_program(const std::string& words, const std::str
 
 TEST(Usage, EveryCommandHasHelpWithExamplesOfItsOwn) {
   for (const std::string name :
-       {"demo", "bench", "plan", "status", "hot", "keygen", "bench kernel", "bench torch"}) {
+       {"demo", "bench", "plan", "status", "hot", "keygen", "train", "bench kernel", "bench torch",
+        "bench sparse", "bench pipeline", "bench convergence"}) {
     const std::string page = testing::TempDir() + "help_" + std::to_string(::getpid());
     EXPECT_EQ(run_program(name + " --help", page).first, 0) << name;
     std::ifstream file(page);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     EXPECT_THAT(text, HasSubstr("\n  sumcast " + name)) << name;
     std::filesystem::remove(page);
+  }
+}
+
+TEST(Usage, FilesThatCannotBeReadOrWrittenAreBadWords) {
+  const std::string plan = "plan --workers 4 --bandwidth 1gbit ";
+  for (const std::string& words :
+       {std::string("train --data /absent/file"), std::string("hot /absent/file"),
+        std::string("demo --data /absent"), std::string("bench convergence --data /absent"),
+        std::string("bench pipeline --results /absent/file"),
+        std::string("bench sparse --skew text --text /absent/file"),
+        std::string("status --http nonsense"), plan + "--trace /absent/file",
+        plan + "--model-bytes 10MB --step-time 100ms --write-perfetto /absent/file"}) {
+    const auto [code, errors] = run_program(words, "/dev/null");
+    EXPECT_EQ(code, 2) << words;
+    EXPECT_EQ(std::ranges::count(errors, '\n'), 1) << words << ": " << errors;
   }
 }
 

@@ -184,7 +184,8 @@ Engine::Path* Engine::path_of_sender(uint16_t sender) {
 }
 
 Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDescriptor descriptor,
-                                    const void* input, void* output, const RowLists& rows) {
+                                    const void* input, void* output, const RowLists& rows,
+                                    Instant deadline) {
   std::lock_guard lock(mutex_);
   Group* group = find_group(id);
   if (group == nullptr) return fail(ErrorCode::kInvalidArgument, "the group was closed");
@@ -201,6 +202,7 @@ Result<OperationPtr> Engine::submit(GroupId id, Route route, wire::OperationDesc
     operation->input = static_cast<const std::byte*>(in);
     operation->output = static_cast<std::byte*>(out);
     operation->posted_at = now;
+    operation->deadline = deadline;
     operation->group_size = static_cast<uint32_t>(group->plan.ranks.size());
     group->history[what.sequence % Group::kHistory] = what;
     group->unfinished.push_back(operation);
@@ -410,6 +412,7 @@ std::vector<control::GroupActivity> Engine::activity() {
     if (!group->unfinished.empty()) {
       one.operation = wire::describe(group->unfinished.front()->descriptor);
       since = group->unfinished.front()->posted_at;
+      one.left = control::time_left(group->unfinished.front()->deadline, now);
     } else if (group->posted > 0) {
       one.operation = wire::describe(group->history[group->posted % Group::kHistory]);
     }

@@ -87,8 +87,10 @@ class Engine final : public LocalMember {
 
   /// Queues an operation; its sequence number and digest are filled in. Fails at once if the group
   /// was aborted. Sends what can be sent before it returns.
+  /// @param deadline  when the caller stops waiting; only told to others (activity()).
   Result<OperationPtr> submit(GroupId group, Route route, wire::OperationDescriptor descriptor,
-                              const void* input, void* output, const RowLists& rows = {});
+                              const void* input, void* output, const RowLists& rows = {},
+                              Instant deadline = Instant::never());
   /// Drives or sleeps until the operation is done or `deadline` has passed.
   /// @return true if it is done (look at its error).
   bool wait(const Operation& operation, Instant deadline);

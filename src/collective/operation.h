@@ -48,6 +48,7 @@ struct Operation {
   std::optional<Geometry> geometry;
   uint32_t windows_left = 0;  ///< Shards that still owe chunks.
   Instant posted_at{};
+  Instant deadline = Instant::never();  ///< When its caller stops waiting; for people.
 
   /// Wire format `fixed`: exponent codes per block, combined over all ranks by an operation of
   /// their own that comes first.

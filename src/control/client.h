@@ -30,6 +30,8 @@ struct JoinOptions {
   std::optional<auth::Key> key;             ///< None: insecure.
   std::string key_source;                   ///< Where the key is from, for error texts: a path.
   Join join;                                ///< `join.timeout` bounds the whole of joining.
+  /// If nothing was heard for so long, a warning says so; again after twice as long.
+  Duration notice = 5s;
 };
 
 /// What the client asks and tells its rank. All calls come from the client's thread, must return

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "auth/derive.h"
+#include "control/wording.h"
 #include "net/descriptor.h"
 #include "runtime/clock.h"
+#include "runtime/log.h"
 
 namespace sumcast::control {
 
@@ -22,25 +25,74 @@ constexpr Duration kAnswerTime = 1s;
 constexpr Duration kRetryFirst = 20ms;
 constexpr Duration kRetryMax = 500ms;
 
+/// The coordinator says what a join waits for (job_notices.cc). So much later a rank that has
+/// heard nothing says that.
+constexpr Duration kNoticeLate = 1s;
+/// A connection may take so long to be made before it is begun anew for a notice's sake.
+constexpr Duration kConnectMin = 1s;
+
+/// Says in the log that joining takes long, and why; now and then only.
+class JoinNotices {
+ public:
+  JoinNotices(const JoinOptions& options, Instant begun)
+      : options_(options), begun_(begun), next_(begun + options.notice) {}
+
+  /// When consider() should be called next.
+  Instant next() const { return next_; }
+  void consider(std::string_view why) {
+    const Instant now = runtime::monotonic_now();
+    if (now < next_) return;
+    const Instant deadline = begun_ + options_.join.timeout;
+    runtime::log_warn(runtime::Subsystem::kInit,
+                      "rank {} has tried for {} to join job \"{}\": {}; it gives up in {}",
+                      options_.join.rank.value, span_text(now - begun_), options_.join.job, why,
+                      span_text(deadline - now));
+    next_ = now + (now - begun_);
+  }
+  /// The coordinator said what this rank waits for, and will again after twice the time.
+  void pass_on(const std::string& text) {
+    runtime::log_warn(runtime::Subsystem::kInit, "{}", text);
+    const Instant now = runtime::monotonic_now();
+    next_ = now + (now - begun_) + kNoticeLate;
+  }
+
+ private:
+  const JoinOptions& options_;
+  Instant begun_, next_;
+};
+
 /// One attempt on one connection.
 class Attempt {
  public:
-  Attempt(const JoinOptions& options, net::TcpConnection tcp, Instant deadline)
+  Attempt(const JoinOptions& options, net::TcpConnection tcp, Instant deadline,
+          JoinNotices& notices)
       : options_(options),
         where_(options.coordinator.text()),
         tcp_(std::move(tcp)),
-        deadline_(deadline) {}
+        deadline_(deadline),
+        notices_(notices) {}
 
   Result<JoinedConnection> run() {
     const auto hello = next_frame(deadline_);
     if (!hello) return fail(hello.error());
     if (auto greeted = on_hello(*hello); !greeted) return fail(std::move(greeted.error()));
-    const auto answer = next_frame(deadline_ + kAnswerTime);
-    if (!answer) return fail(answer.error());
-    is_decided_ = true;
-    auto welcome = on_answer(*answer);
-    if (!welcome) return fail(std::move(welcome.error()));
-    return JoinedConnection{std::move(tcp_), std::move(seal_), std::move(*welcome)};
+    notice_due_ = runtime::monotonic_now() + options_.notice + kNoticeLate;
+    silence_ = "took the join but has said nothing since";
+    for (;;) {
+      const auto answer = next_frame(deadline_ + kAnswerTime);
+      if (!answer) return fail(answer.error());
+      auto message = open_answer(*answer);
+      const auto* waiting = message ? std::get_if<Waiting>(&*message) : nullptr;
+      if (waiting != nullptr) {
+        notices_.pass_on(waiting->text);
+        continue;
+      }
+      is_decided_ = true;
+      if (!message) return fail(std::move(message.error()));
+      auto welcome = welcome_of(std::move(*message));
+      if (!welcome) return fail(std::move(welcome.error()));
+      return JoinedConnection{std::move(tcp_), std::move(seal_), std::move(*welcome)};
+    }
   }
 
   /// The coordinator has decided. A connection that ended before that may be tried again: it was
@@ -60,11 +112,11 @@ class Attempt {
       if (verdict != net::ReadVerdict::kOpen) {
         return fail(ErrorCode::kUnavailable, "while joining: " + tcp_.failure_text());
       }
-      if (!net::wait_ready(tcp_.fd(), POLLIN, deadline)) {
-        return fail(
-            ErrorCode::kTimeout,
-            fmt::format("{} accepts connections but does not answer as a coordinator", where_));
-      }
+      const Instant notice_at = std::max(notices_.next(), notice_due_);
+      if (net::wait_ready(tcp_.fd(), POLLIN, std::min(deadline, notice_at))) continue;
+      const std::string silence = fmt::format("{} {}", where_, silence_);
+      if (runtime::monotonic_now() >= deadline) return fail(ErrorCode::kTimeout, silence);
+      notices_.consider(silence);
     }
   }
 
@@ -95,7 +147,7 @@ class Attempt {
     return {};
   }
 
-  Result<Welcome> on_answer(const std::vector<std::byte>& frame) {
+  Result<ServerMessage> open_answer(const std::vector<std::byte>& frame) {
     const auto body = seal_.unwrap(frame);
     if (!body) {
       return fail(
@@ -105,8 +157,12 @@ class Attempt {
     }
     auto message = decode_server_message(*body);
     if (!message) return fail(message.error().within(where_));
-    if (auto* refused = std::get_if<Refused>(&*message)) return fail(refused->code, refused->text);
-    auto* welcome = std::get_if<Welcome>(&*message);
+    return message;
+  }
+
+  Result<Welcome> welcome_of(ServerMessage message) const {
+    if (auto* refused = std::get_if<Refused>(&message)) return fail(refused->code, refused->text);
+    auto* welcome = std::get_if<Welcome>(&message);
     if (welcome == nullptr || welcome->members.size() != options_.join.world) {
       return fail(ErrorCode::kInternal, where_ + " answers a join with something else");
     }
@@ -141,7 +197,10 @@ class Attempt {
   std::string where_;
   net::TcpConnection tcp_;
   Instant deadline_;
+  JoinNotices& notices_;
   FrameSeal seal_;
+  std::string_view silence_ = "accepts connections but does not answer as a coordinator";
+  Instant notice_due_{};  ///< Before that, silence is the coordinator's good right.
   bool is_decided_ = false;
 };
 
@@ -150,13 +209,15 @@ class Attempt {
 Result<JoinedConnection> join_coordinator(const JoinOptions& options) {
   const Instant begun = runtime::monotonic_now();
   const Instant deadline = begun + options.join.timeout;
+  JoinNotices notices(options, begun);
   Duration pause = kRetryFirst;
   for (;;) {
     Error error;
-    auto tcp =
-        net::connect_tcp(options.coordinator, options.bind_local, deadline, member_tcp_options());
+    const Instant patience = std::max(notices.next(), runtime::monotonic_now() + kConnectMin);
+    auto tcp = net::connect_tcp(options.coordinator, options.bind_local,
+                                std::min(deadline, patience), member_tcp_options());
     if (tcp) {
-      Attempt attempt(options, std::move(*tcp), deadline);
+      Attempt attempt(options, std::move(*tcp), deadline, notices);
       auto joined = attempt.run();
       if (joined) return joined;
       if (joined.error().code != ErrorCode::kUnavailable || attempt.is_decided()) {
@@ -165,7 +226,9 @@ Result<JoinedConnection> join_coordinator(const JoinOptions& options) {
       error = std::move(joined.error());
     } else {
       error = std::move(tcp.error());
-      if (error.code != ErrorCode::kUnavailable) return fail(std::move(error));
+      const bool is_silent = error.code == ErrorCode::kTimeout;
+      if (is_silent) error.what = options.coordinator.text() + " does not answer";
+      if (!is_silent && error.code != ErrorCode::kUnavailable) return fail(std::move(error));
     }
     // Ranks start in any order, and the one that hosts the coordinator may be the last.
     const Instant now = runtime::monotonic_now();
@@ -174,6 +237,7 @@ Result<JoinedConnection> join_coordinator(const JoinOptions& options) {
                                error.what, std::chrono::duration<double>(now - begun).count());
       return fail(std::move(error));
     }
+    notices.consider(error.what);
     std::this_thread::sleep_for(std::min(pause, deadline - now));
     pause = std::min(2 * pause, kRetryMax);
   }

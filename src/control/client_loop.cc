@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "control/wording.h"
 #include "runtime/clock.h"
+#include "runtime/log.h"
 
 namespace sumcast::control {
 
@@ -234,6 +235,8 @@ void ClientLoop::on_message(const ServerMessage& message) {
     settle_abort(abort->group, Error{abort->code, abort->text}, abort->ranks);
   } else if (const auto* left = std::get_if<Left>(&message)) {
     observer_.on_left(*left);
+  } else if (const auto* waiting = std::get_if<Waiting>(&message)) {
+    runtime::log_warn(runtime::Subsystem::kColl, "{}", waiting->text);
   } else if (std::holds_alternative<Goodbye>(message)) {
     const std::lock_guard lock(mutex_);
     goodbye_ = true;

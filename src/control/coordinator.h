@@ -35,8 +35,12 @@ struct CoordinatorConfig {
   Duration heartbeat = 250ms;       ///< How often ranks report.
   Duration death =
       1500ms;  ///< A rank silent for so long is dead: leaves 0.5 s of the 2 s promised.
-  Duration inquiry = 200ms;    ///< How long answers about a late or mismatching operation may take.
-  Duration join_wait = 5s;     ///< A connection that does not join for so long is closed.
+  Duration inquiry = 200ms;  ///< How long answers about a late or mismatching operation may take.
+  Duration join_wait = 5s;   ///< A connection that does not join for so long is closed.
+  /// Who waits so long is told for what: to join; for an operation, or a group to open. It is told
+  /// again whenever it has waited twice as long.
+  Duration notice_join = 5s;
+  Duration notice = 30s;
   uint32_t jobs_max = 64;      ///< Jobs at once.
   uint32_t world_max = 1024;   ///< Ranks of a job.
   uint32_t pending_max = 256;  ///< Groups of a job that wait for members at once.

@@ -39,7 +39,7 @@ void Job::on_timeout(Instant now) {
       if (rank.state != RankState::kWaiting || now < rank.join_deadline) continue;
       return refuse_waiting(absence(now));
     }
-    return;
+    return notice_joining(now);
   }
   std::vector<Rank> silent;
   for (const Rank rank : ranks_in(RankState::kLive)) {
@@ -64,7 +64,9 @@ void Job::on_pause(Duration span, Instant now) {
 Instant Job::next_deadline() const {
   Instant next = Instant::never();
   for (const RankRecord& rank : ranks_) {
-    if (rank.state == RankState::kWaiting) next = std::min(next, rank.join_deadline);
+    if (rank.state == RankState::kWaiting) {
+      next = std::min({next, rank.join_deadline, rank.notice_at});
+    }
     if (rank.state == RankState::kLive) next = std::min(next, rank.heard_at + config_.death);
   }
   for (const auto& [key, pending] : pending_) next = std::min(next, pending.deadline);
@@ -152,7 +154,10 @@ JobStatus Job::status(Instant now) const {
     if (rank.heard_at.is_set()) row.silent = std::max<Duration>(0ns, now - rank.heard_at);
     for (const auto& [id, activity] : rank.activities) {
       row.groups.push_back(activity.reported);
-      row.groups.back().age += std::chrono::floor<milliseconds>(now - activity.at);
+      GroupActivity& shown = row.groups.back();
+      const auto since = std::chrono::floor<milliseconds>(now - activity.at);
+      shown.age += since;
+      if (shown.left.count() > 0) shown.left = std::max(milliseconds(1), shown.left - since);
     }
   }
   for (const auto& [id, group] : groups_) {

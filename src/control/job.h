@@ -7,6 +7,7 @@
 //   job_groups.cc     opening with all members, slots, closing
 //   job_liveness.cc   heartbeats, death, leaving, abort
 //   job_inquiry.cc    late and mismatching operations: ask all members, then abort with the answer
+//   job_notices.cc    whoever waits for long hears for what, long before any deadline
 // Like Coordinator it is pure: `now` in, effects to the sink.
 #pragma once
 
@@ -54,6 +55,7 @@ class Job {
   struct Activity {
     GroupActivity reported;
     Instant at;
+    Instant completed_at;  // When a report first had that number of completed operations.
   };
   struct RankRecord {
     RankState state = RankState::kAbsent;
@@ -63,6 +65,7 @@ class Job {
     bool went_away = false;  // Had joined and was lost before the job started.
     Instant joined_at;
     Instant join_deadline;
+    Instant notice_at;  // While it waits to join.
     Instant heard_at;
     Moves moves;                             // As it last said.
     std::map<GroupId, Activity> activities;  // Of open groups only, so bounded.
@@ -77,6 +80,7 @@ class Job {
     std::optional<GroupId> leaders_of;
     Instant begun;
     Instant deadline;
+    Instant notice_at;
     std::optional<Error> failure;  // Set: `asked` have been told, late comers still will be.
   };
   struct Inquiry {
@@ -94,12 +98,15 @@ class Job {
     std::set<Rank> closed;
     std::optional<Error> aborted;
     std::optional<Inquiry> inquiry;
+    uint64_t noticed = 0;  // The latest operation whose wait was told, and when to tell again.
+    Instant notice_at;
   };
   using Pending = std::map<std::string, PendingGroup>;
 
   // job_join.cc
   void refuse_waiting(const Error& error);
   Error absence(Instant now) const;
+  std::string came_and_went_text() const;
 
   // job_groups.cc
   void on_open(Rank rank, const OpenGroup& open, Instant now);
@@ -132,7 +139,13 @@ class Job {
   void conclude(Group& group, Instant now);
   void conclude_overdue(Group& group, const Inquiry& inquiry, Instant now);
   void conclude_mismatch(Group& group, const Inquiry& inquiry);
+  std::string missing_text(const Group& group, const std::vector<Rank>& missing, Instant now) const;
   std::string progress_text(const Group& group, Rank rank, Instant now) const;
+
+  // job_notices.cc
+  void notice_joining(Instant now);
+  void notice_pending(Instant now);
+  void notice_operation(Group& group, Rank rank, Instant now);
 
   // job.cc
   RankRecord& record(Rank rank) { return ranks_[rank.value]; }

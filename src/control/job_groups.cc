@@ -78,8 +78,13 @@ void Job::on_open(Rank rank, const OpenGroup& open, Instant now) {
                                                  open.key, pending_.size())});
     }
     found = pending_
-                .emplace(open.key,
-                         PendingGroup{open.ranks, {}, open.leaders_of, now, now + open.timeout, {}})
+                .emplace(open.key, PendingGroup{open.ranks,
+                                                {},
+                                                open.leaders_of,
+                                                now,
+                                                now + open.timeout,
+                                                now + config_.notice,
+                                                {}})
                 .first;
   }
   PendingGroup& pending = found->second;
@@ -195,7 +200,7 @@ void Job::open_group(const std::string& key, const PendingGroup& pending) {
                        slots->count,
                        payload,
                        std::move(hosts)};
-  groups_.emplace(id, Group{plan, *slots, pending.leaders_of, {}, {}, {}});
+  groups_.emplace(id, Group{plan, *slots, pending.leaders_of, {}, {}, {}, 0, {}});
   ++counters_.groups_opened;
   sink_.group_opened(plan);
   tell(plan.ranks,

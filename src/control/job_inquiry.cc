@@ -112,17 +112,24 @@ void Job::conclude_overdue(Group& group, const Inquiry& inquiry, Instant now) {
   } else if (missing.empty()) {
     text += "all ranks have posted it; the network or the aggregator lost it";
   } else {
-    text += fmt::format("waiting for {} of {} ranks: ", missing.size(), members.size());
-    const size_t described = std::min(missing.size(), kRanksDescribed);
-    for (size_t i = 0; i < described; ++i) {
-      text += fmt::format("{}rank {} ({})", i == 0 ? "" : ", ", missing[i].value,
-                          progress_text(group, missing[i], now));
-    }
-    if (described < missing.size()) {
-      text += " and " + ranks_text(std::span(missing).subspan(described));
-    }
+    text += "waiting for " + missing_text(group, missing, now);
   }
   abort_group(group, Error{ErrorCode::kTimeout, std::move(text)}, std::move(missing));
+}
+
+/// "2 of 8 ranks: rank 3 (no operation yet), rank 5 (...)".
+std::string Job::missing_text(const Group& group, const std::vector<Rank>& missing,
+                              Instant now) const {
+  std::string text = fmt::format("{} of {} ranks: ", missing.size(), group.plan.ranks.size());
+  const size_t described = std::min(missing.size(), kRanksDescribed);
+  for (size_t i = 0; i < described; ++i) {
+    text += fmt::format("{}rank {} ({})", i == 0 ? "" : ", ", missing[i].value,
+                        progress_text(group, missing[i], now));
+  }
+  if (described < missing.size()) {
+    text += " and " + ranks_text(std::span(missing).subspan(described));
+  }
+  return text;
 }
 
 /// What a rank that is waited for did last in the group, without its number.

@@ -68,6 +68,7 @@ Result<void> Job::admit(ConnectionId connection, const Join& join, const std::st
   rank.joined_at = now;
   rank.heard_at = now;
   rank.join_deadline = now + join.timeout;
+  rank.notice_at = now + config_.notice_join;
   return {};
 }
 
@@ -104,20 +105,22 @@ void Job::refuse_waiting(const Error& error) {
 Error Job::absence(Instant now) const {
   const std::vector<Rank> missing = ranks_in(RankState::kAbsent);
   Instant since = now;
-  std::vector<Rank> went_away;
   for (const RankRecord& rank : ranks_) {
     if (rank.state == RankState::kWaiting) since = std::min(since, rank.joined_at);
   }
-  for (const Rank rank : missing) {
-    if (record(rank).went_away) went_away.push_back(rank);
-  }
-  std::string text = fmt::format(
+  const std::string text = fmt::format(
       "waiting for {} of {} workers: {} never joined job \"{}\" at {} (waited {})", missing.size(),
       ranks_.size(), ranks_text(missing), name_, config_.where, span_text(now - since));
-  if (!went_away.empty()) {
-    text += fmt::format("; {} had come and went away again", ranks_text(went_away));
+  return Error{ErrorCode::kTimeout, text + came_and_went_text()};
+}
+
+/// "; rank 5 had come and went away again" of those that are not there; empty if there are none.
+std::string Job::came_and_went_text() const {
+  std::vector<Rank> ranks;
+  for (const Rank rank : ranks_in(RankState::kAbsent)) {
+    if (record(rank).went_away) ranks.push_back(rank);
   }
-  return Error{ErrorCode::kTimeout, std::move(text)};
+  return ranks.empty() ? "" : fmt::format("; {} had come and went away again", ranks_text(ranks));
 }
 
 }  // namespace sumcast::control

@@ -20,8 +20,12 @@ void Job::on_heartbeat(Rank rank, const Heartbeat& heartbeat, Instant now) {
   note_activity(rank, heartbeat.groups, now);
   record(rank).moves = heartbeat.moves;
   for (const GroupActivity& activity : heartbeat.groups) {
-    if (Group* group = find_group(activity.group, rank)) check_left(*group);
+    Group* group = find_group(activity.group, rank);
+    if (group == nullptr) continue;
+    check_left(*group);
+    notice_operation(*group, rank, now);
   }
+  notice_pending(now);
   // Requests are numbered upwards: what answers a later one is fresh enough for an earlier one.
   for (auto& [id, group] : groups_) {
     if (group.inquiry && group.inquiry->overdue && heartbeat.request >= group.inquiry->request) {
@@ -33,7 +37,11 @@ void Job::on_heartbeat(Rank rank, const Heartbeat& heartbeat, Instant now) {
 void Job::note_activity(Rank rank, const std::vector<GroupActivity>& groups, Instant now) {
   for (const GroupActivity& activity : groups) {
     if (find_group(activity.group, rank) == nullptr) continue;
-    record(rank).activities[activity.group] = Activity{activity, now};
+    const auto [place, is_new] = record(rank).activities.try_emplace(activity.group);
+    Activity& known = place->second;
+    if (is_new || known.reported.completed != activity.completed) known.completed_at = now;
+    known.reported = activity;
+    known.at = now;
   }
 }
 

@@ -56,7 +56,8 @@ template <>
 inline constexpr auto kSchema<GroupActivity> = layout<GroupActivity>(
     "", field("group", &GroupActivity::group), field("posted", &GroupActivity::posted),
     field("completed", &GroupActivity::completed), field("operation", &GroupActivity::operation),
-    field("age_ms", &GroupActivity::age), field("tag", &GroupActivity::tag));
+    field("age_ms", &GroupActivity::age), field("tag", &GroupActivity::tag),
+    field("left_ms", &GroupActivity::left));
 template <>
 inline constexpr auto kSchema<LeftGroup> = layout<LeftGroup>("", field("group", &LeftGroup::group),
                                                              field("completed",
@@ -137,6 +138,9 @@ inline constexpr auto kSchema<Abort> = layout<Abort>("abort", field("group", &Ab
 template <>
 inline constexpr auto kSchema<Left> = layout<Left>("left", field("rank", &Left::rank),
                                                    field("groups", &Left::groups));
+template <>
+inline constexpr auto kSchema<Waiting> = layout<Waiting>("waiting", field("group", &Waiting::group),
+                                                         field("text", &Waiting::text));
 template <>
 inline constexpr auto kSchema<Goodbye> = layout<Goodbye>("goodbye");
 

@@ -5,9 +5,10 @@
 // an unknown kind, a missing, surplus or mistyped field is refused with one line that names it.
 //
 // The trick: each message lists its fields once (kSchema in messages.cc), and both directions walk
-// that list. This file knows nothing of sockets, seals or time beyond counts of milliseconds.
+// that list. This file knows nothing of sockets, seals or clocks.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -18,11 +19,12 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/time.h"
 
 namespace sumcast::control {
 
 /// Version of this vocabulary; both hellos carry it and must agree.
-inline constexpr uint32_t kProtocol = 3;
+inline constexpr uint32_t kProtocol = 4;
 /// Longest body of a frame: the welcome to 1,024 members with all their texts at the limit.
 inline constexpr size_t kBodyBytesMax = size_t{4} << 20;
 /// Longest text in a message; encoding cuts what is longer.
@@ -51,6 +53,8 @@ struct GroupActivity {
   std::string operation;
   milliseconds age{0};  ///< Since that operation began; since it ended, if it is complete.
   std::string tag;      ///< Free text of the user: what the rank was doing.
+  /// Until the oldest incomplete operation ends with an error; 0 if there is none, or no end.
+  milliseconds left{0};
   bool operator==(const GroupActivity&) const = default;
 };
 
@@ -60,6 +64,12 @@ struct Moves {
   uint32_t returns = 0;    ///< To one that was lost before.
   bool operator==(const Moves&) const = default;
 };
+
+/// For `GroupActivity::left`: milliseconds until `deadline`, at least 1; 0 if there is none.
+inline milliseconds time_left(Instant deadline, Instant now) {
+  if (deadline == Instant::never()) return milliseconds(0);
+  return std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - now));
+}
 
 // ---- hellos, in clear -------------------------------------------------------------------------
 
@@ -204,6 +214,13 @@ struct Left {
   std::vector<LeftGroup> groups;
   bool operator==(const Left&) const = default;
 };
+/// What the rank still waits for, in words for its log; nothing follows from it. No group: it waits
+/// to join, or for a group to open.
+struct Waiting {
+  std::optional<GroupId> group;
+  std::string text;
+  bool operator==(const Waiting&) const = default;
+};
 /// All ranks have left: embedded shards may stop.
 struct Goodbye {
   bool operator==(const Goodbye&) const = default;
@@ -212,7 +229,7 @@ struct Goodbye {
 using ClientMessage = std::variant<Join, OpenGroup, CloseGroup, Heartbeat, Overdue, Mismatch,
                                    Description, Leave, GiveUp>;
 using ServerMessage =
-    std::variant<Welcome, Refused, GroupOpened, Describe, ReportNow, Abort, Left, Goodbye>;
+    std::variant<Welcome, Refused, GroupOpened, Describe, ReportNow, Abort, Left, Waiting, Goodbye>;
 
 /// One JSON object without line breaks. Invalid UTF-8 in texts becomes U+FFFD.
 std::string encode(const ServerHello& message);

@@ -7,7 +7,8 @@
 namespace sumcast::control {
 namespace {
 
-const GroupActivity kActivity{GroupId(3), 12, 11, "all_reduce f32[9] sum", milliseconds(35), "t"};
+const GroupActivity kActivity{
+    GroupId(3), 12, 11, "all_reduce f32[9] sum", milliseconds(35), "t", milliseconds(60'000)};
 
 std::vector<ClientMessage> client_messages() {
   return {Join{"x", Rank(3), 8, "boot", "h:1", "a:1", "a:2", "tag", milliseconds(10'000)},
@@ -32,6 +33,8 @@ std::vector<ServerMessage> server_messages() {
           Abort{std::nullopt, ErrorCode::kAborted, "gone", {}},
           Abort{GroupId(0), ErrorCode::kMismatch, "differs", {Rank(0), Rank(1)}},
           Left{Rank(2), {{GroupId(0), 4}}},
+          Waiting{GroupId(0), "for rank 1"},
+          Waiting{std::nullopt, "for rank 1"},
           Goodbye{}};
 }
 
@@ -108,7 +111,7 @@ TEST(Messages, ReadOnlyTheNumberOfAnotherProtocolsHello) {
   const auto hello = decode_server_hello(R"({"kind":"hello","protocol":9,"novelty":[]})");
   ASSERT_TRUE(hello.has_value());
   EXPECT_EQ(hello->protocol, 9u);
-  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":3,"novelty":[]})").has_value());
+  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":4,"novelty":[]})").has_value());
   EXPECT_FALSE(decode_server_hello(R"({"kind":"join","protocol":9})").has_value());
 }
 

@@ -33,6 +33,7 @@ json rank_json(const RankStatus& rank, size_t number) {
                       {"completed", activity.completed},
                       {"operation", activity.operation},
                       {"age_ms", activity.age.count()},
+                      {"left_ms", activity.left.count()},
                       {"tag", activity.tag}});
   }
   return {{"rank", number},

@@ -348,10 +348,10 @@ TEST(Control, AnotherProtocolIsNamed) {
   const Error old = answer_to(R"({"kind":"hello","protocol":0})");
   EXPECT_EQ(old.code, ErrorCode::kDenied);
   EXPECT_EQ(old.what,
-            "HERE speaks control protocol 0, this program 3: an old daemon; use the same release "
+            "HERE speaks control protocol 0, this program 4: an old daemon; use the same release "
             "on both");
-  EXPECT_EQ(answer_to(R"({"kind":"hello","protocol":4,"x":1})").what,
-            "HERE speaks control protocol 4, this program 3: this program is older than the "
+  EXPECT_EQ(answer_to(R"({"kind":"hello","protocol":5,"x":1})").what,
+            "HERE speaks control protocol 5, this program 4: this program is older than the "
             "daemon; use the same release on both");
   EXPECT_EQ(answer_to("SSH-2.0-OpenSSH").what,
             "what listens at HERE is no Sumcast coordinator; check the address");

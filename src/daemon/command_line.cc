@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "auth/key_file.h"
+#include "manual/manual_page.h"
 #include "runtime/config_keys.h"
 
 namespace sumcast::daemon {
@@ -126,13 +127,34 @@ Result<DaemonOptions> options_of(const runtime::Settings& settings) {
   return options;
 }
 
+manual::PageFacts page_facts() {
+  return {8, SUMCAST_VERSION,
+          "sumcastd is one process without state on disk. It takes the workers of many jobs, adds "
+          "what they send and returns one sum to all. It needs no root, one TCP and one UDP port, "
+          "and a UDP port above it for each further thread.\n\n"
+          "Workers find it by SUMCAST_AGGREGATOR=host:port and hold the same key file. Without it "
+          "they add among themselves.\n\n"
+          "SIGTERM, SIGINT and SIGHUP end it within a second; its workers are told first. Settings "
+          "are read at start; there is nothing to reload.",
+          "0: after a signal.\n\n"
+          "1: it cannot serve; a port that is taken names the process that has it.\n\n"
+          "2: flags or a configuration that make no sense, a key file that cannot be read.",
+          "sumcast(1), systemd.service(5). docs/operations.md of the source tree has a unit, a "
+          "container and what to do when it is slow."};
+}
+
 }  // namespace
 
 std::variant<CommandLine, ExitNow> parse_command_line(int argc, const char* const* argv,
                                                       const runtime::EnvironmentLookup& lookup) {
   CLI::App app("Sumcast's aggregator: adds the gradients of a job's workers and returns the sum.",
                "sumcastd");
-  app.footer("Every flag has a key in sumcast.toml and a SUMCAST_* variable: see docs/config.md.");
+  app.footer(
+      "Every flag has a key in sumcast.toml and a SUMCAST_* variable: see docs/config.md.\n"
+      "Examples:\n"
+      "  sumcastd --listen 0.0.0.0:4700 --key-file job.key\n"
+      "  sumcastd --config /etc/sumcast/sumcast.toml --threads 2\n"
+      "  sumcastd --listen 127.0.0.1:4700 --http none --insecure");
   Words words;
   app.set_version_flag("--version", "sumcastd " SUMCAST_VERSION);
   app.add_option("--config", words.config, "Read this configuration file")->type_name("FILE");
@@ -145,6 +167,9 @@ std::variant<CommandLine, ExitNow> parse_command_line(int argc, const char* cons
   app.add_flag("--insecure", words.insecure,
                "No keys and no tags: whoever reaches the port can change sums")
       ->excludes(key_file);
+  bool wants_page = false, wants_completion = false;
+  app.add_flag("--manual-page", wants_page, "Write sumcastd(8)")->group("");
+  app.add_flag("--bash-completion", wants_completion, "Write completion for bash")->group("");
   app.add_flag("--json-ready", words.json_ready, "Print one line of JSON when serving");
   try {
     app.parse(argc, argv);
@@ -154,6 +179,8 @@ std::variant<CommandLine, ExitNow> parse_command_line(int argc, const char* cons
     if (code == 0) return ExitNow{0, out.str()};
     return usage_error(fmt::format("{}; see sumcastd --help", error.what()));
   }
+  if (wants_page) return ExitNow{0, manual::manual_page(app, page_facts())};
+  if (wants_completion) return ExitNow{0, manual::bash_completion(app)};
   const auto settings = settings_of(words, lookup);
   if (!settings) return problems_text(settings.error());
   auto options = options_of(*settings);

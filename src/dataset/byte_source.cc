@@ -46,7 +46,7 @@ Result<std::unique_ptr<ByteSource>> open_file(const std::string& path) {
   gzFile_s* const file = gzopen(path.c_str(), "rb");
   if (file == nullptr) {
     const int error = errno != 0 ? errno : ENOMEM;
-    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, std::strerror(error)));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, std::strerror(error)));
   }
   return std::make_unique<GzipFile>(path, file);
 }

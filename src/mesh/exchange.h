@@ -42,6 +42,7 @@ struct Exchange {
   uint32_t committed = 0;      ///< Of those, the ones a peer may already know of.
   std::optional<Rank> source;  ///< Who sent the message that came last.
   Instant posted_at;
+  Instant notice_at;                ///< When the log is to say that it still waits.
   bool asked = false;               ///< Peers were told what it waits for (kExpect).
   std::optional<Error> error;       ///< Why it failed.
   std::optional<Error> suspicion;   ///< Why it will fail when its deadline passes, if known.

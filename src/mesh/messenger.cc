@@ -24,13 +24,13 @@ std::chrono::steady_clock::time_point steady(Instant at) {
 }  // namespace
 
 Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_failure,
-                                                     OnMismatch on_mismatch) {
+                                                     OnMismatch on_mismatch, Duration notice) {
   auto poller = net::Poller::create();
   if (!poller) return fail(poller.error());
   auto wake = net::WakeUp::create();
   if (!wake) return fail(wake.error());
   std::unique_ptr<Messenger> made(new Messenger(mesh, std::move(on_failure), std::move(on_mismatch),
-                                                std::move(*poller), std::move(*wake)));
+                                                notice, std::move(*poller), std::move(*wake)));
   if (auto added = made->poller_.add(made->wake_.fd(), kWakeToken); !added) {
     return fail(added.error());
   }
@@ -42,11 +42,12 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Mesh& mesh, OnFailure on_fa
   return made;
 }
 
-Messenger::Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, net::Poller poller,
-                     net::WakeUp wake)
+Messenger::Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, Duration notice,
+                     net::Poller poller, net::WakeUp wake)
     : mesh_(mesh),
       on_failure_(std::move(on_failure)),
       on_mismatch_(std::move(on_mismatch)),
+      notice_(notice),
       poller_(std::move(poller)),
       wake_(std::move(wake)),
       staging_(kStagingBytes) {}
@@ -81,6 +82,7 @@ Result<std::shared_ptr<Exchange>> Messenger::post(GroupId id, std::span<const Se
   auto exchange = std::make_shared<Exchange>();
   exchange->group = id;
   exchange->posted_at = net::monotonic_now();
+  exchange->notice_at = exchange->posted_at + notice_;
   exchange->left = static_cast<uint32_t>(sends.size() + receives.size());
   exchange->on_done = std::move(on_done);
   const bool is_next = exchanges_.empty() || deadline < exchanges_.begin()->first;

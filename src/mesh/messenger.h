@@ -47,6 +47,8 @@ inline constexpr size_t kEarlyStreamsMax = 1024;
 /// For so long; and for so long late streams of a closed group are known as such. The coordinator
 /// tells all members of a group at once, and uses ids again much later.
 inline constexpr Duration kEarlyPatience = 30s;
+/// An exchange that has waited so long is named in the log, and again after twice as long.
+inline constexpr Duration kNotice = 30s;
 
 /// Thread-safe. Its threads start with the first message.
 class Messenger final : private ChannelHost {
@@ -59,7 +61,8 @@ class Messenger final : private ChannelHost {
 
   /// @param mesh  outlives the messenger; not started yet, or peers' first streams are lost.
   static Result<std::unique_ptr<Messenger>> create(Mesh& mesh, OnFailure on_failure = {},
-                                                   OnMismatch on_mismatch = {});
+                                                   OnMismatch on_mismatch = {},
+                                                   Duration notice = kNotice);
   /// No call may be under way. Ends all exchanges.
   ~Messenger() override;
 
@@ -139,8 +142,8 @@ class Messenger final : private ChannelHost {
     Error error;
   };
 
-  Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, net::Poller poller,
-            net::WakeUp wake);
+  Messenger(Mesh& mesh, OnFailure on_failure, OnMismatch on_mismatch, Duration notice,
+            net::Poller poller, net::WakeUp wake);
 
   // messenger_groups.cc: groups that open and end, and streams that peers open
   bool wants(GroupId group, Rank peer) const;
@@ -167,6 +170,7 @@ class Messenger final : private ChannelHost {
   // messenger_calls.cc: calls that all ranks make
   void compare_call(GroupId id, Group& group, Rank peer, uint64_t tag);
   void ask_about_late(Instant now);
+  void notice_late(Instant now);
   void expect(GroupId id, Group& group, const Receive& receive);
   void send_expected(Outlet& outlet);
 
@@ -190,6 +194,7 @@ class Messenger final : private ChannelHost {
   Mesh& mesh_;
   const OnFailure on_failure_;
   const OnMismatch on_mismatch_;
+  const Duration notice_;
   net::Poller poller_;
   net::WakeUp wake_;
   std::vector<std::byte> staging_;

@@ -4,8 +4,11 @@
 // A rank notes what it calls as its n-th. Each message of a call carries a hash of that, so whoever
 // receives it compares. A rank that only waits sends nothing by which others could see what it
 // calls; if it waits for long it tells those whom it waits for (kExpect).
+#include <fmt/format.h>
+
 #include "mesh/messenger.h"
 #include "net/descriptor.h"
+#include "runtime/log.h"
 
 namespace sumcast::mesh {
 namespace {
@@ -85,6 +88,7 @@ void Messenger::compare_call(GroupId id, Group& group, Rank peer, uint64_t tag) 
 void Messenger::ask_about_late(Instant now) {
   if (now < ask_at_) return;
   ask_at_ = now + kAskStep;
+  notice_late(now);
   for (auto& [id, group] : groups_) {
     if (group.aborted) continue;
     std::vector<ReceivePtr> late;
@@ -97,6 +101,24 @@ void Messenger::ask_about_late(Instant now) {
       receive->owner->asked = true;
       expect(id, group, *receive);
     }
+  }
+}
+
+/// Says of exchanges that wait for long what they wait for.
+void Messenger::notice_late(Instant now) {
+  for (const auto& [deadline, exchange] : exchanges_) {
+    if (now < exchange->notice_at) continue;
+    const Duration waited = now - exchange->posted_at;
+    exchange->notice_at = now + waited;
+    const auto seconds = [](Duration span) { return std::chrono::duration<double>(span).count(); };
+    std::string text =
+        fmt::format("messages of group {} have waited {:.1f} s: {}", exchange->group.value,
+                    seconds(waited), missing_text(groups_.at(exchange->group), exchange));
+    if (deadline - now < std::chrono::hours(24 * 30)) {
+      text += fmt::format("; they fail in {:.1f} s", seconds(deadline - now));
+    }
+    to_tell_.push_back(
+        [text = std::move(text)] { runtime::log_warn(runtime::Subsystem::kColl, "{}", text); });
   }
 }
 

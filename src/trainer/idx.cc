@@ -133,7 +133,7 @@ Result<FashionMnist> load_fashion_mnist(const std::string& directory) {
   const auto path = [&](const char* name) { return directory + "/" + name; };
   const auto explain = [&](const Error& error) {
     if (error.code != ErrorCode::kUnavailable) return error;
-    return Error{error.code,
+    return Error{ErrorCode::kInvalidArgument,
                  fmt::format("no Fashion-MNIST ({}); 'apt-get install dataset-fashion-mnist' puts "
                              "it into {}",
                              error.what, kFashionMnistDirectory)};

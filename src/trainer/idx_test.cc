@@ -103,7 +103,7 @@ TEST_F(Idx, RefusesLabelsThatDoNotFit) {
 TEST_F(Idx, NamesThePackageWhenThereIsNoDataSet) {
   const auto data = load_fashion_mnist(directory_ + "/nowhere");
   ASSERT_FALSE(data.has_value());
-  EXPECT_EQ(data.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(data.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(error_of(data).find("apt-get install dataset-fashion-mnist"), std::string::npos);
   EXPECT_EQ(error_of(data).find('\n'), std::string::npos);
 }

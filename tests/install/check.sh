@@ -49,5 +49,15 @@ for program in build/by_cmake by_pkg_config c_by_pkg_config build/ps_by_cmake ps
   text="$(timeout 60 ./"$program")" || { echo "$program failed: $text"; exit 1; }
   echo "$program: $text"
 done
+# Man pages, which the programs write, render without a warning; completions are good bash.
+for page in man1/sumcast.1 man8/sumcastd.8; do
+  file="prefix/share/man/$page"
+  grep -q '^\.SH "EXIT STATUS"' "$file" || { echo "$file lacks a section"; exit 1; }
+  if command -v man > /dev/null && command -v groff > /dev/null; then
+    LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 "$file" > page.txt 2> warnings.txt
+    [ ! -s warnings.txt ] || { cat warnings.txt; exit 1; }
+  fi
+done
+for name in sumcast sumcastd; do bash -n "prefix/share/bash-completion/completions/$name"; done
 prefix/bin/sumcast --version
 prefix/bin/sumcastd --version

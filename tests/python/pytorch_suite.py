@@ -11,12 +11,14 @@ replacement must apply as often as stated here, so that another version of the s
 """
 
 import argparse
+import atexit
 import collections
 import functools
 import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 import types
@@ -110,6 +112,9 @@ def main():
     parser.add_argument("tests", nargs="*")
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="sumcast-suite-")
+    # Not by the ranks, which are forks of this process.
+    atexit.register(lambda owner=os.getpid():
+                    os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     for name in ("barrier", "test_dir", "init_dir"):
         (pathlib.Path(folder) / name).mkdir()
     os.environ.update(BACKEND=arguments.backend, WORLD_SIZE=arguments.ranks, TEMP_DIR=folder,
