@@ -23,8 +23,8 @@ SumcastBackend::SumcastBackend(std::shared_ptr<Group> group)
   const auto abort_group = [group = group_](const std::string& why) {
     if (const auto handle = group->handle()) sumcast_group_abort(handle.get(), why.c_str());
   };
-  line_ = std::make_shared<Line>(abort_group);
-  mail_line_ = std::make_shared<Line>(abort_group);
+  line_ = std::make_shared<Line>(abort_group, completion_);
+  mail_line_ = std::make_shared<Line>(abort_group, completion_);
   init();
 }
 

@@ -43,6 +43,16 @@ void Completion::run(std::function<void()> task) {
   call_for(rounds_);
 }
 
+void Completion::announce(std::function<void()> callbacks) {
+  const std::lock_guard lock(mutex_);
+  announcements_.tasks.push_back([callbacks = std::move(callbacks)] {
+    leave_post();
+    callbacks();
+  });
+  announcements_.urgent |= announcements_.away > 0;  // Who is away may wait for this one.
+  call_for(announcements_);
+}
+
 void Completion::poke() {
   const std::lock_guard lock(mutex_);
   news_ = true;
@@ -179,7 +189,7 @@ void Completion::stop() {
   std::unique_lock lock(mutex_);
   stopping_ = true;
   news_ = true;
-  for (Post* post : {&collectives_, &messages_, &rounds_}) {
+  for (Post* post : {&collectives_, &messages_, &rounds_, &announcements_}) {
     post->changed.notify_all();
     post->left.notify_all();
   }

@@ -37,6 +37,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void await(c10::intrusive_ptr<SumcastWork> work);
   /// Runs something that may block, behind what was given before.
   void run(std::function<void()> task);
+  /// Runs callbacks, on a thread that may wait for anything of this group.
+  void announce(std::function<void()> callbacks);
   /// A message has ended. Cheap, never blocks for long.
   void poke();
   /// Ends the threads, once all that they wait for has ended. Threads that call this (from within a
@@ -81,7 +83,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void serve(Post& post);
 
   std::mutex mutex_;
-  Post collectives_, messages_, rounds_;
+  Post collectives_, messages_, rounds_, announcements_;
   std::list<c10::intrusive_ptr<SumcastWork>> open_;  // Messages under way.
   bool news_ = false;                                // One of them may have ended.
   bool stopping_ = false;

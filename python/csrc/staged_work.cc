@@ -1,5 +1,6 @@
 #include "staged_work.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -41,6 +42,8 @@ void StagedWork::finish(std::exception_ptr failure, std::shared_ptr<c10::Event> 
 }
 
 void StagedWork::announce(std::optional<c10::Stream> stream) {
+  // Any thread may do it: CUDA would make one without this a context on device 0.
+  const c10::OptionalDeviceGuard device_guard(device_);
   if (const auto failure = exception()) {
     future_->setError(failure);
     return;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "completion.h"
 #include "lanes.h"
 #include "staging_job.h"
 #include "work.h"
@@ -46,8 +47,9 @@ bool is_stageable(c10::Device device) {
 thread_local const Line* Line::here_ = nullptr;
 thread_local uint32_t Line::piece_ = 0;
 
-Line::Line(std::function<void(const std::string&)> abort_group)
-    : abort_group_(std::move(abort_group)) {}
+Line::Line(std::function<void(const std::string&)> abort_group,
+           std::shared_ptr<Completion> completion)
+    : abort_group_(std::move(abort_group)), completion_(std::move(completion)) {}
 
 /// The thread holds this object, so it has ended, or is what runs this.
 Line::~Line() {
@@ -383,7 +385,14 @@ void Line::finish_if_over(const std::shared_ptr<Job>& job) {
     changed_.notify_all();
   }
   if (job->device) count_staged({.operations = 1});
-  job->work->announce(stream);
+  if (here_ == nullptr) {
+    job->work->announce(stream);
+    return;
+  }
+  completion_->announce([work = job->work, stream] {  // Not the job: its tensors go with it.
+    const at::NoGradGuard guard;
+    work->announce(stream);
+  });
 }
 
 }  // namespace sumcast_torch

@@ -46,6 +46,8 @@
 
 namespace sumcast_torch {
 
+class Completion;
+
 using Twins = std::vector<at::Tensor>;
 
 /// A call on tensors of one device, or of the CPU behind such calls.
@@ -84,7 +86,10 @@ class Line : public std::enable_shared_from_this<Line> {
   static constexpr std::chrono::seconds kFence{30};
 
   /// @param abort_group  ends the group on all ranks, for this reason; any thread, does not wait.
-  explicit Line(std::function<void(const std::string& why)> abort_group);
+  /// @param completion   whose threads run callbacks that would run on the line's own, which begins
+  ///                     what they may wait for.
+  Line(std::function<void(const std::string& why)> abort_group,
+       std::shared_ptr<Completion> completion);
   ~Line();
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
@@ -153,6 +158,7 @@ class Line : public std::enable_shared_from_this<Line> {
   static thread_local uint32_t piece_;
 
   const std::function<void(const std::string&)> abort_group_;
+  const std::shared_ptr<Completion> completion_;
   std::mutex ahead_mutex_;  // Calls that are queued ahead: one after the other. Before mutex_.
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -161,7 +161,7 @@ TEST_F(DemoEndToEnd, WhatCannotWorkIsSaidBeforeAnythingStarts) {
   EXPECT_EQ(demo.wait(20s).value().code, 2);
   EXPECT_THAT(errors(), AllOf(HasSubstr("--workers"), HasSubstr("--rate"), HasSubstr("ringo")));
   lab::Process elsewhere = start({"--data", "/no/such/place"});
-  EXPECT_EQ(elsewhere.wait(20s).value().code, 1);
+  EXPECT_EQ(elsewhere.wait(20s).value().code, 2);
   EXPECT_THAT(errors(), AllOf(HasSubstr("/no/such/place"), HasSubstr("dataset-fashion-mnist")));
 }
 

@@ -17,8 +17,8 @@ manual::PageFacts facts() {
           "0: it worked.\n\n"
           "1: it was tried and did not work: nobody answered, a rank died, a sum was wrong, a "
           "promise was broken.\n\n"
-          "2: words that make no sense, or a file that cannot be read or written; nothing was "
-          "begun.\n\n"
+          "2: words that make no sense, or a file that cannot be read or written, usually "
+          "before anything was begun.\n\n"
           "128 and a signal's number: interrupted by that signal; what was built was removed.",
           "sumcastd(8), mpirun(1), srun(1). The documents lie in docs/ of the source tree, "
           "README.md first."};

@@ -85,7 +85,8 @@ class Attempt {
       const auto* waiting = message ? std::get_if<Waiting>(&*message) : nullptr;
       if (waiting != nullptr) {
         notices_.pass_on(waiting->text);
-        continue;
+        if (runtime::monotonic_now() < deadline_ + kAnswerTime) continue;
+        return fail(ErrorCode::kTimeout, fmt::format("{} only said who is missing", where_));
       }
       is_decided_ = true;
       if (!message) return fail(std::move(message.error()));

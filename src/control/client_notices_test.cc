@@ -37,12 +37,13 @@ class JoinNotices : public testing::Test {
   }
 
   static net::Endpoint loopback() { return net::Endpoint::loopback(net::Family::kIpv4, 0); }
-  std::string log_of_joining(const net::Endpoint& coordinator, std::optional<auth::Key> key) {
+  std::string log_of_joining(const net::Endpoint& coordinator, std::optional<auth::Key> key,
+                             Duration notice = 50ms) {
     JoinOptions options;
     options.coordinator = coordinator;
     options.key = key;
     options.join = Join{"x", Rank(0), 2, "h", "n", "", "", "", milliseconds(500)};
-    options.notice = 50ms;
+    options.notice = notice;
     Idle observer;
     EXPECT_FALSE(ControlClient::join(options, observer).has_value());
     std::ifstream file(path_);
@@ -93,7 +94,7 @@ TEST_F(JoinNotices, PassOnWhomTheCoordinatorWaitsFor) {
   options.coordinator.notice_join = 50ms;
   const auto server = CoordinatorServer::start(std::move(options), jobs);
   ASSERT_TRUE(server.has_value());
-  const std::string log = log_of_joining((*server)->endpoint(), key);
+  const std::string log = log_of_joining((*server)->endpoint(), key, 5s);
   EXPECT_NE(log.find("to join job \"x\" at " + (*server)->endpoint().text() +
                      ": 1 of 2 workers is missing: rank 1; it gives up in "),
             std::string::npos)

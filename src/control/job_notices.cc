@@ -14,7 +14,6 @@ namespace sumcast::control {
 namespace {
 
 /// Whoever may wait so long has asked to wait for ever.
-constexpr Duration kEndless = std::chrono::hours(24 * 30);
 
 }  // namespace
 
@@ -94,7 +93,7 @@ void Job::notice_operation(Group& group, Rank rank, Instant now) {
   } else {
     text += "for " + missing_text(group, missing, now);
   }
-  if (left.count() > 0 && left < kEndless) text += fmt::format("; it fails in {}", span_text(left));
+  if (left.count() > 0) text += fmt::format("; it fails in {}", span_text(left));
   tell(waiting, Waiting{id, std::move(text)});
 }
 

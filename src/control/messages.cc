@@ -219,6 +219,11 @@ bool read(const json& in, std::string& out) {
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
+  // U+0080 to U+009F drive terminals too.
+  for (size_t i = 0; i + 1 < out.size(); ++i) {
+    if (out[i] == '\xC2' && static_cast<unsigned char>(out[i + 1]) < 0xA0)
+      out[i] = out[i + 1] = ' ';
+  }
   return true;
 }
 bool read(const json& in, milliseconds& out) {

@@ -65,9 +65,13 @@ struct Moves {
   bool operator==(const Moves&) const = default;
 };
 
-/// For `GroupActivity::left`: milliseconds until `deadline`, at least 1; 0 if there is none.
+/// For `GroupActivity::left`: milliseconds until `deadline`, at least 1; 0 if there is none, or if
+/// it has passed: nobody waits for the operation now. Who waits for a month waits for ever.
 inline milliseconds time_left(Instant deadline, Instant now) {
-  if (deadline == Instant::never()) return milliseconds(0);
+  constexpr Duration kForEver = std::chrono::hours(24 * 30);
+  if (deadline == Instant::never() || deadline <= now || deadline - now >= kForEver) {
+    return milliseconds(0);
+  }
   return std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - now));
 }
 

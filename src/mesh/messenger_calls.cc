@@ -20,6 +20,8 @@ constexpr size_t kForeignCallsMax = 8192;
 /// Whoever waits longer than this for a message of a call asks. Long beside a slow start, short
 /// beside any timeout.
 constexpr Duration kAskAfter = 500ms;
+/// A deadline so far away is none.
+constexpr Duration kForEver = std::chrono::hours(24 * 30);
 constexpr Duration kAskStep = 100ms;
 
 }  // namespace
@@ -107,16 +109,15 @@ void Messenger::ask_about_late(Instant now) {
 /// Says of exchanges that wait for long what they wait for.
 void Messenger::notice_late(Instant now) {
   for (const auto& [deadline, exchange] : exchanges_) {
-    if (now < exchange->notice_at) continue;
+    // Who may wait for ever is nobody's worry: servers between rounds, ears.
+    if (now < exchange->notice_at || deadline - now >= kForEver) continue;
     const Duration waited = now - exchange->posted_at;
     exchange->notice_at = now + waited;
     const auto seconds = [](Duration span) { return std::chrono::duration<double>(span).count(); };
     std::string text =
-        fmt::format("messages of group {} have waited {:.1f} s: {}", exchange->group.value,
-                    seconds(waited), missing_text(groups_.at(exchange->group), exchange));
-    if (deadline - now < std::chrono::hours(24 * 30)) {
-      text += fmt::format("; they fail in {:.1f} s", seconds(deadline - now));
-    }
+        fmt::format("messages of group {} have waited {:.1f} s: {}; they fail in {:.1f} s",
+                    exchange->group.value, seconds(waited),
+                    missing_text(groups_.at(exchange->group), exchange), seconds(deadline - now));
     to_tell_.push_back(
         [text = std::move(text)] { runtime::log_warn(runtime::Subsystem::kColl, "{}", text); });
   }

@@ -43,10 +43,17 @@ int Customer::NewRequest(int recver, const std::vector<int>& asked) {
   if (!used_.exchange(true)) Hub::get().open_customer(core_);  // Its handlers are set by now.
   const int group = recver;
   const auto expected = static_cast<int>(Hub::get().members(group).size());
+  int timestamp = 0;
+  {
+    const std::lock_guard lock(core_->mutex);
+    timestamp = core_->tracker.open(expected, group, asked);
+  }
+  // Behind open(): a death in between finds the request there.
   const auto lost = asked.empty() ? Hub::get().why_lost(group) : Hub::get().why_lost(asked);
-  const std::lock_guard lock(core_->mutex);
-  const int timestamp = core_->tracker.open(expected, group, asked);
-  if (lost) core_->tracker.fail(timestamp, *lost);
+  if (lost) {
+    const std::lock_guard lock(core_->mutex);
+    core_->tracker.fail(timestamp, *lost);
+  }
   return timestamp;
 }
 

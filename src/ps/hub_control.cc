@@ -96,6 +96,21 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
     if (kind == "suspect") {
       const bool may = is_server(message->node) ? settings_.replicas : merging_of_all_ != 0;
       if (!may || message->node < 8) return false;
+      bool has_left = false;
+      {
+        const std::lock_guard lock(state_mutex_);
+        // All others drop who was declared dead: what that one has lost proves nothing.
+        if (lost_.count(node) != 0) return true;
+        has_left = left_.count(message->node) != 0;
+      }
+      if (has_left) {  // Its farewell to the asker stood behind what it never read.
+        ControlMessage answer;
+        answer.kind = "lost";
+        answer.node = message->node;
+        answer.why = node_text(message->node) + " has left the job";
+        say(link, answer);
+        return true;
+      }
       on_lost(message->node, message->why, false);
       return true;
     }

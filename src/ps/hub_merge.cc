@@ -129,6 +129,8 @@ std::optional<int64_t> Hub::send_merged(const ::ps::Message& message) {
   const LinkPtr straight = link_to(server);
   if (straight == nullptr) return std::nullopt;  // Dead, if another stands in: no sums for it.
   const std::lock_guard lock(merge_.mutex);
+  // Lost meanwhile, or its link stands still open: nobody would close the ledger's entry.
+  if (why_lost(server)) return std::nullopt;
   if (merge_.declared.count({meta.app_id, meta.head}) == 0) return std::nullopt;
   if (!merge_.worth[server].next()) return std::nullopt;
   std::vector<int> aggregators = merge_.aggregators;

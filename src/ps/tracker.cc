@@ -12,7 +12,8 @@ constexpr uint64_t kNumbers = uint64_t{1} << 31;
 }  // namespace
 
 int Tracker::open(int expected, int group, const std::vector<int>& asked) {
-  while (queue_.size() > kKept && queue_.front().got >= queue_.front().expected) {
+  while (queue_.size() > kKept &&
+         (queue_.front().got >= queue_.front().expected || failed_.count(base_) != 0)) {
     queue_.pop_front();
     ++base_;
   }

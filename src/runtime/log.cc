@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,6 +64,14 @@ std::string time_text() {
   return fmt::format("{:%F %T}.{:03}", parts, now.tv_nsec / 1'000'000);
 }
 
+/// Not a terminal that is held (^S) or a pipe that nobody empties: they must not stop a thread
+/// whose heartbeats others wait for. What takes more takes PIPE_BUF bytes without blocking.
+bool takes_more(int fd) {
+  constexpr int kPatienceMs = 50;
+  pollfd one{fd, POLLOUT, 0};
+  return ::poll(&one, 1, kPatienceMs) == 1 && (one.revents & POLLOUT) != 0;
+}
+
 // There is nobody to tell about a failing log, so a failed write is dropped.
 void write_line(LogState& log, std::string_view body) {
   const int64_t rank = log.rank.load(std::memory_order_relaxed);
@@ -71,7 +80,8 @@ void write_line(LogState& log, std::string_view body) {
                   rank == kNoRank ? std::string("-") : std::to_string(rank), body);
   std::string_view rest = line;
   while (!rest.empty()) {
-    const ssize_t wrote = ::write(log.fd, rest.data(), rest.size());
+    if (!takes_more(log.fd)) return;
+    const ssize_t wrote = ::write(log.fd, rest.data(), std::min<size_t>(rest.size(), PIPE_BUF));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return;
     rest.remove_prefix(static_cast<size_t>(wrote));

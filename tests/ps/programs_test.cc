@@ -154,7 +154,10 @@ bool has_memory(uint64_t bytes) {
 TEST(Programs, MessagesOfMoreThanTwoGigabytes) {
   if (!has_memory(uint64_t{10} << 30)) GTEST_SKIP() << "10 GB of memory are not free";
   for (const char* const lend : {"1", "0"}) {
-    Job job(1, 1, {std::string("SUMCAST_PS_LEND=") + lend});
+    // Reading and writing it takes longer than silence may.
+    Job job(1, 1,
+            {std::string("SUMCAST_PS_LEND=") + lend, "PS_HEARTBEAT_INTERVAL=50ms",
+             "PS_HEARTBEAT_TIMEOUT=400ms"});
     job.add_all({program("cases"), "huge"}, 1);
     job.expect_success();
   }

@@ -304,6 +304,22 @@ def test_waiting_with_a_timeout_gives_up():
     run_on("toy", 2, body)
 
 
+def test_a_callback_of_a_call_that_failed_before_it_began_may_call_again():
+    """The line's own thread finds that it failed; what the callback calls and awaits it has to begin."""
+
+    def body(rank, size, place):
+        device = toy.load()
+        tensor, other = torch.ones(1000, device=place), torch.ones(10, device=place)
+        held = device.hold()
+        work = dist.all_reduce(tensor, async_op=True)
+        again = work.get_future().then(lambda _: error_of(dist.all_reduce(other, async_op=True).wait))
+        until(again.done)
+        assert "sumcast" in str(again.value())
+        device.let_go(held)
+
+    run_on("toy", 2, body, timeout=2)
+
+
 @MODES
 def test_tensors_that_nobody_holds_stay_until_the_device_is_done(kind):
     def body(rank, size, place):

@@ -380,6 +380,22 @@ def test_fsdp2_trains_to_the_weights_of_the_cpu(kind):
 
 
 @KINDS
+def test_a_callback_may_begin_and_await_a_further_call(kind):
+    def body(rank, size, device):
+        first = torch.full((1000,), float(rank + 1), device=device)
+        second = torch.zeros(1000, device=device)
+
+        def chain(future):
+            second.copy_(future.value()[0])  # In the order of the device.
+            return dist.all_reduce(second, async_op=True).get_future().wait()[0]
+
+        dist.all_reduce(first, async_op=True).get_future().then(chain).wait()
+        assert first.cpu().unique().tolist() == [3] and second.cpu().unique().tolist() == [6]
+
+    run_on(kind, 2, body)
+
+
+@KINDS
 def test_a_communication_hook_of_ddp_may_chain_to_its_call(kind):
     """In 16 bits; what is chained runs in the order of the device."""
 

@@ -36,6 +36,7 @@ def synchronous(steps, rate_of, count=300):
     (lambda step: (0.1, 0.1 * min(step + 1, 5)), 10),
     (lambda step: 0.1 * (1 + 1e-9 * step), 2),  # Rounding is no rise.
     (lambda step: torch.tensor(min(step + 1, 10) / 10), 20),
+    (lambda step: (None, min(step + 1, 5) / 10), 10),  # An optimiser that chooses one itself.
 ])
 def test_synchronous_as_long_as_the_rate_rises_and_as_many_steps_again(rate_of, steps):
     assert synchronous("auto", rate_of) == list(range(steps))

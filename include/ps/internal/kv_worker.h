@@ -74,7 +74,8 @@ class KVWorker : public SimpleApp {
   }
 
   /// Returns when the request is done; fails (dmlc::Error) if it cannot be.
-  /// Then the program has its arrays back: an answer that comes later is dropped.
+  /// Then the program has the arrays back that it pulls into: an answer that comes later is
+  /// dropped. What it pushes without a copy (ZPush) other servers may still read after a failure.
   void Wait(int timestamp) override {
     try {
       obj_->WaitRequest(timestamp);
@@ -188,6 +189,7 @@ class KVWorker : public SimpleApp {
     for (size_t i = 0; sliced.size() > 1 && i < sliced.size(); ++i) {
       if (sliced[i].first) asked.push_back(Postoffice::ServerRankToID(static_cast<int>(i)));
     }
+    if (sliced.size() > 1 && asked.empty()) asked.push_back(0);  // Nobody: no node is called 0.
     return obj_->NewRequest(kServerGroup, asked);
   }
 

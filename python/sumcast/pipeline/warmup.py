@@ -28,7 +28,9 @@ class Warmup:
         """Before each step, numbered from 0. settings: of the optimiser, by parameter group."""
         if not self._follows_rate or (step > 0 and not self.lasts(step)):
             return
-        rate = max((float(group.get("lr", 0.0)) for group in settings), default=0.0)
+        # An optimiser that chooses its rate itself says None.
+        rates = [float(group["lr"]) for group in settings if group.get("lr") is not None]
+        rate = max(rates, default=0.0)
         if step == 0 or rate > (1 + _RISE) * self.state["peak"]:
             self.state = {"steps": min(2 * (step + 1), MOST), "peak": rate}
 
