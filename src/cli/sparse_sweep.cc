@@ -73,7 +73,7 @@ std::string to_json_line(const SweepResult& result, const SparseFlags& flags) {
 }
 
 Result<SweepResult> sweep_result_from_line(std::string_view line, const SparseFlags& flags) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
   const nlohmann::ordered_json settings = settings_of(flags);
   SweepResult result;
   try {

@@ -25,7 +25,7 @@ Result<std::unique_ptr<SparseTrainer>> SparseTrainer::create(sparse::Worker& wor
                                                              std::optional<Group> forward) {
   auto stream = make_sparse_stream(flags);
   if (!stream) return fail(stream.error());
-  std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags, context.rank()));
+  std::unique_ptr<SparseTrainer> trainer(new SparseTrainer(worker, flags));
   trainer->position_.resize(kSparsePaths + 1, 0);
   trainer->chosen_.resize(kSparsePaths);
   trainer->batches_ = draw_sparse_batches(**stream, flags, context.rank());

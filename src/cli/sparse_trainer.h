@@ -28,8 +28,8 @@ class SparseTrainer {
   Result<SparseBlock> run(uint32_t rounds, Instant start);
 
  private:
-  SparseTrainer(sparse::Worker& worker, const SparseFlags& flags, uint32_t rank)
-      : worker_(worker), flags_(flags), rank_(rank) {}
+  SparseTrainer(sparse::Worker& worker, const SparseFlags& flags)
+      : worker_(worker), flags_(flags) {}
 
   void choose_hot(const dataset::KeyStream& stream, size_t payload_bytes);
   /// The track's own copy of a key.
@@ -50,7 +50,6 @@ class SparseTrainer {
   sparse::Worker& worker_;
   std::unique_ptr<ForwardWorker> forward_;
   SparseFlags flags_;
-  uint32_t rank_;
   SparseBatches batches_;
   std::vector<uint64_t> hot_;        // Hottest first.
   std::vector<float> gradients_;     // f32[most keys of a batch][width]

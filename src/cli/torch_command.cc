@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <system_error>
 
 #include "cli/bench_site.h"
+#include "cli/exit_codes.h"
 #include "cli/torch_plan.h"
 #include "lab/interrupt.h"
 #include "runtime/environment.h"
@@ -14,8 +17,6 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 constexpr Duration kRunPatience = std::chrono::minutes(10);
 constexpr Duration kExitPatience = 30s;
 
@@ -124,6 +125,11 @@ Result<void> run_all(const TorchFlags& flags) {
   if (!models) return fail(models.error());
   const auto contenders = torch_contenders(flags.contenders);
   if (!contenders) return fail(contenders.error());
+  const std::string& python = flags.python;
+  if (python.find('/') != std::string::npos && ::access(python.c_str(), X_OK) != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--python {}: {}", python, std::generic_category().message(errno)));
+  }
   auto site = BenchSite::create(*plan);
   if (!site) return fail(site.error());
   const bool shows_progress = ::isatty(STDERR_FILENO) == 1;
@@ -155,7 +161,7 @@ int run_command(const TorchFlags& flags) {
   const int signal = lab::ScopedInterrupt::signal_number();
   fmt::print(stderr, "sumcast bench torch: {}\n", signal != 0 ? "interrupted" : done.error().what);
   if (signal != 0) return 128 + signal;
-  return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+  return exit_code_of(done.error());
 }
 
 }  // namespace

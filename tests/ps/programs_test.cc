@@ -156,8 +156,8 @@ TEST(Programs, MessagesOfMoreThanTwoGigabytes) {
   for (const char* const lend : {"1", "0"}) {
     // Reading and writing it takes longer than silence may.
     Job job(1, 1,
-            {std::string("SUMCAST_PS_LEND=") + lend, "PS_HEARTBEAT_INTERVAL=50ms",
-             "PS_HEARTBEAT_TIMEOUT=400ms"});
+            {std::string("SUMCAST_PS_LEND=") + lend, "PS_HEARTBEAT_INTERVAL=100ms",
+             "PS_HEARTBEAT_TIMEOUT=1s"});
     job.add_all({program("cases"), "huge"}, 1);
     job.expect_success();
   }
