@@ -9,6 +9,7 @@
 #include "cli/bench_output.h"
 #include "cli/bench_worker.h"
 #include "cli/convergence_command.h"
+#include "cli/exit_codes.h"
 #include "cli/kernel_command.h"
 #include "cli/pipe_command.h"
 #include "cli/sparse_command.h"
@@ -17,9 +18,6 @@
 
 namespace sumcast::cli {
 namespace {
-
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 
 int report_error(const Error& error, int code) {
   fmt::print(stderr, "sumcast bench: {}\n", error.what);

@@ -160,10 +160,8 @@ Result<void> check_numbers(const BenchFlags& flags) {
   const bool listed = flags.daemon_cpus.find_first_not_of("0123456789,-") == std::string::npos;
   if (!listed) return refuse("--cpu", flags.daemon_cpus, "a list such as 0,2-3");
   if (auto good = check_processors(flags.daemon_cpus); !good) return good;
-  const std::string obstacle = flags.json_file.empty() ? "" : why_not_writable(flags.json_file);
-  if (!obstacle.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("-J: cannot write {}: {}", flags.json_file, obstacle));
+  if (auto writable = check_writable(flags.json_file); !writable) {
+    return fail(writable.error().within("-J"));
   }
   return {};
 }

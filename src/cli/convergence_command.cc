@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/convergence_cell.h"
+#include "cli/exit_codes.h"
 #include "cli/result_lines.h"
 #include "pipeline/local_ranks.h"
 #include "report/progress.h"
@@ -22,8 +23,6 @@
 namespace sumcast::cli {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 /// Ranks are threads of this process; one that is this late has been lost.
 constexpr Duration kPatience = 120s;
 constexpr size_t kLossesAveraged = 20;
@@ -161,8 +160,9 @@ Result<std::vector<ConvergenceRun>> run_grid(const ConvergenceFlags& flags, cons
   Result<std::vector<ConvergenceRun>> runs = earlier_runs(flags.results, grid);
   if (!runs) return runs;
   std::ofstream file(flags.results, std::ios::app);
-  if (!file)
+  if (!file) {
     return fail(ErrorCode::kInvalidArgument, "cannot write the results to " + flags.results);
+  }
   const bool colour = !runtime::environment("NO_COLOR").has_value();
   report::Progress progress(report::probe_terminal(STDERR_FILENO, colour));
   progress.begin("runs", flags.seeds * grid.settings.size() * grid.variants.size(),
@@ -198,7 +198,7 @@ Result<std::vector<ConvergenceRun>> run_grid(const ConvergenceFlags& flags, cons
 int run_command(const ConvergenceFlags& flags) {
   const auto complain = [](const Error& error) {
     fmt::print(stderr, "sumcast bench convergence: {}\n", error.what);
-    return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+    return exit_code_of(error);
   };
   const Result<Grid> grid = grid_of(flags);
   if (!grid) return complain(grid.error());

@@ -39,6 +39,12 @@ std::string why_not_writable(const std::string& path) {
   return ::access(directory.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
 }
 
+Result<void> check_writable(const std::string& path) {
+  const std::string obstacle = path.empty() ? "" : why_not_writable(path);
+  if (obstacle.empty()) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("cannot write {}: {}", path, obstacle));
+}
+
 Result<void> write_output_file(const std::string& path, const std::string& text) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 
+#include "cli/exit_codes.h"
 #include "cli/output_file.h"
 #include "cli/pipe_accuracy.h"
 #include "cli/pipe_bench.h"
@@ -23,9 +24,6 @@
 
 namespace sumcast::cli {
 namespace {
-
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 
 struct PipeFlags {
   PipeBenchOptions options;
@@ -67,9 +65,7 @@ Result<PipeBenchOptions> options_from(const PipeFlags& flags) {
     options.delays.push_back(*delay);
   }
   for (const std::string* path : {&options.results, &options.report, &options.predictions}) {
-    const std::string obstacle = path->empty() ? "" : why_not_writable(*path);
-    if (obstacle.empty()) continue;
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot write {}: {}", *path, obstacle));
+    if (auto writable = check_writable(*path); !writable) return fail(writable.error());
   }
   if (flags.patience.empty()) return options;
   const Result<Duration> patience = runtime::parse_duration(flags.patience);
@@ -127,8 +123,7 @@ int run_command(const PipeFlags& flags) {
   if (!outcome) {
     const int signal = lab::ScopedInterrupt::signal_number();
     if (signal != 0) return complain("interrupted", 128 + signal);
-    const bool usage = outcome.error().code == ErrorCode::kInvalidArgument;
-    return complain(outcome.error().what, usage ? kExitUsage : kExitFailed);
+    return complain(outcome.error().what, exit_code_of(outcome.error()));
   }
   if (!options.json) fmt::print("{}", pipe_text(outcome->rows));
   if (outcome->left > 0) {

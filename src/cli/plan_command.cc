@@ -107,11 +107,8 @@ Result<Measured> calibrate() {
 
 int run_plan(PlanFlags flags) {
   for (const std::string* path : {&flags.write_perfetto, &flags.write_chakra}) {
-    const std::string obstacle = path->empty() ? "" : why_not_writable(*path);
-    if (obstacle.empty()) continue;
-    return complain(
-        {ErrorCode::kInvalidArgument, fmt::format("cannot write {}: {}", *path, obstacle)},
-        kExitUsage);
+    const Result<void> writable = check_writable(*path);
+    if (!writable) return complain(writable.error(), kExitUsage);
   }
   std::optional<plan::TraceSummary> trace;
   if (!flags.trace.empty()) {

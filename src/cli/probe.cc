@@ -114,6 +114,12 @@ class Probe {
     return line;
   }
 
+  /// How often what takes `each_s` is repeated in so long: within bounds.
+  int repeats_in(double seconds, double each_s) const {
+    return std::clamp(static_cast<int>(seconds / each_s), plan_.repeats,
+                      std::max(kBesideSumsMax, plan_.repeats));
+  }
+
   /// How many sums to have under way: over a long path two do not keep the link busy; many would
   /// not fit into a switch's queue.
   static int beside_count(double latency_s, double occupancy_s) {
@@ -132,8 +138,7 @@ class Probe {
     const bool is_long = line.fixed_s > kLongShare * last.seconds;
     const int count = is_long ? kBesideMax : beside_count(half.seconds, foreseen_s);
     const double fastest_s = std::max({foreseen_s, half.seconds / count, 1e-6});
-    const int total = count + std::clamp(static_cast<int>(kBusySeconds / fastest_s), plan_.repeats,
-                                         std::max(kBesideSumsMax, plan_.repeats));
+    const int total = count + repeats_in(kBusySeconds, fastest_s);
     const Result<double> each = one_behind_another(pair, count, total);
     if (!each) return fail(each.error());
     std::array<double, 1> shared = {*each};
@@ -154,8 +159,7 @@ class Probe {
     const int count = beside_count(half.seconds, occupancy_s);
     const double turn_s = half.seconds / count;  // Were latency all that bounds them.
     const double fastest_s = std::max({occupancy_s, turn_s, 1e-6});
-    const int total = count + std::clamp(static_cast<int>(kBesideSeconds / fastest_s),
-                                         plan_.repeats, std::max(kBesideSumsMax, plan_.repeats));
+    const int total = count + repeats_in(kBesideSeconds, fastest_s);
     // Alone just before and just after: machines drift.
     std::fill(alone_s_.begin(), alone_s_.end(), 0.0);
     if (auto met = compute_alone(computing); !met) return met;
@@ -191,8 +195,7 @@ class Probe {
     if (auto met = compute_alone(alone); !met) return fail(met.error());
     std::array<double, 1> shared = {mean_of(alone) + sum->median};
     if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
-    const int steps = std::clamp(static_cast<int>(kBusySeconds / shared[0]), plan_.repeats,
-                                 std::max(kBesideSumsMax, plan_.repeats));
+    const int steps = repeats_in(kBusySeconds, shared[0]);
     Instant start = runtime::monotonic_now();
     for (int i = 0; i <= steps; ++i) {
       if (i == 1) start = runtime::monotonic_now();  // The first one brings ranks into step.

@@ -106,10 +106,12 @@ namespace {
 Result<void> run_stage(const SparseFlags& flags) {
   const auto rows = measure_sparse(flags, "");
   if (!rows) return fail(rows.error());
-  for (const SparseRow& row : *rows) {
-    if (flags.json) fmt::print("{}\n", to_json_line(row, flags)), std::fflush(stdout);
+  if (flags.json) {
+    for (const SparseRow& row : *rows) fmt::print("{}\n", to_json_line(row, flags));
+    std::fflush(stdout);
+  } else {
+    fmt::print("{}", sparse_table(*rows, flags));
   }
-  if (!flags.json) fmt::print("{}", sparse_table(*rows, flags));
   const auto is_wrong = [](const SparseRow& row) { return row.wrong != 0; };
   if (std::ranges::any_of(*rows, is_wrong)) {
     return fail(ErrorCode::kMismatch, "paths ended with different rows");

@@ -4,15 +4,13 @@
 
 #include <memory>
 
+#include "cli/exit_codes.h"
 #include "cli/sparse_bench.h"
 #include "cli/sparse_sweep.h"
 #include "lab/interrupt.h"
 
 namespace sumcast::cli {
 namespace {
-
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 
 int run_command(const SparseFlags& flags) {
   const lab::ScopedInterrupt interrupt;
@@ -21,7 +19,7 @@ int run_command(const SparseFlags& flags) {
   const int signal = lab::ScopedInterrupt::signal_number();
   fmt::print(stderr, "sumcast bench sparse: {}\n", signal != 0 ? "interrupted" : done.error().what);
   if (signal != 0) return 128 + signal;
-  return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+  return exit_code_of(done.error());
 }
 
 }  // namespace

@@ -37,12 +37,7 @@ std::string upper(std::string text) {
 }
 
 /// Texts that came over the network must not drive the terminal.
-std::string printable(const json& value) {
-  std::string text = value.get<std::string>();
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
-  return text;
-}
+std::string printable(const json& value) { return control::printable(value.get<std::string>()); }
 
 std::string text_of(const std::vector<uint32_t>& numbers) {
   std::vector<Rank> ranks;

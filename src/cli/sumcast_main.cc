@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/bench_command.h"
+#include "cli/exit_codes.h"
 #include "cli/hot_command.h"
 #include "cli/keygen_command.h"
 #include "cli/manual_command.h"
@@ -19,8 +20,6 @@
 #endif
 
 namespace {
-
-constexpr int kExitUsage = 2;
 
 int run(int argc, char** argv) {
   CLI::App app("Gradient aggregation for distributed training on ordinary Ethernet.", "sumcast");
@@ -50,7 +49,7 @@ int run(int argc, char** argv) {
       return 0;
     }
     std::fprintf(stderr, "%s\n", sumcast::cli::usage_problem(app, argc, argv, error).c_str());
-    return kExitUsage;
+    return sumcast::cli::kExitUsage;
   }
   return exit_code;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "auth/secret.h"
+#include "cli/exit_codes.h"
 #include "cli/train_compare.h"
 #include "cli/train_worker.h"
 #include "lab/interrupt.h"
@@ -21,9 +22,6 @@
 
 namespace sumcast::cli {
 namespace {
-
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 
 /// What rank 0 shows.
 class TrainShow {
@@ -232,7 +230,7 @@ Result<void> run_train(TrainOptions& options) {
 int outcome_of(const Result<void>& done) {
   if (done) return 0;
   fmt::print(stderr, "sumcast train: {}\n", done.error().what);
-  return done.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+  return exit_code_of(done.error());
 }
 
 int run_command(TrainOptions& options, const CompareFlags& compare) {

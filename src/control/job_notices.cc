@@ -11,11 +11,6 @@
 #include "control/wording.h"
 
 namespace sumcast::control {
-namespace {
-
-/// Whoever may wait so long has asked to wait for ever.
-
-}  // namespace
 
 void Job::notice_joining(Instant now) {
   Instant deadline = Instant::never();  // The first one's is everybody's.

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "control/wording.h"
+
 namespace sumcast::control {
 namespace {
 
@@ -215,15 +217,7 @@ bool read(const json& in, std::string& out) {
   const std::string* text = in.get_ptr<const std::string*>();
   // A text that was cut at the limit can triple when invalid bytes become U+FFFD.
   if (text == nullptr || text->size() > 3 * kTextBytesMax) return false;
-  out = *text;
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  // U+0080 to U+009F drive terminals too.
-  for (size_t i = 0; i + 1 < out.size(); ++i) {
-    if (out[i] == '\xC2' && static_cast<unsigned char>(out[i + 1]) < 0xA0)
-      out[i] = out[i + 1] = ' ';
-  }
+  out = printable(*text);
   return true;
 }
 bool read(const json& in, milliseconds& out) {

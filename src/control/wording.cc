@@ -28,6 +28,17 @@ std::string ranks_text(std::span<const Rank> ranks) {
   return text;
 }
 
+std::string printable(std::string text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool is_c1 =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (is_c1) text[i + 1] = ' ';
+    if (is_c1 || byte < 0x20 || byte == 0x7F) text[i] = ' ';
+  }
+  return text;
+}
+
 std::string span_text(Duration span) {
   const int64_t count =
       std::max<int64_t>(0, std::chrono::round<std::chrono::milliseconds>(span).count());

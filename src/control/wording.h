@@ -21,6 +21,9 @@ std::string ranks_text(std::span<const Rank> ranks);
 /// included (mesh/message.h), not the operations of the library. Texts do not show it.
 inline constexpr uint64_t kCallNumber = uint64_t{1} << 63;
 
+/// The same with spaces where it would drive a terminal: C0, DEL and C1 (UTF-8's U+0080 to U+009F).
+std::string printable(std::string text);
+
 /// "35 ms" below a second, else "5.2 s".
 std::string span_text(Duration span);
 

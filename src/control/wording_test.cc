@@ -21,6 +21,15 @@ TEST(Wording, ListsRanksAsAPersonWould) {
   EXPECT_EQ(text_of({0, 2, 3, 4, 5, 7}), "ranks 0, 2-5 and 7");
 }
 
+TEST(Wording, DrivesNoTerminal) {
+  EXPECT_EQ(printable("a\x1b[2Jb\nc\x7f"), "a [2Jb c ");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            "  31m")
+      << "U+009B begins a command, too";
+  EXPECT_EQ(printable("Z\xC3\xBCrich \xC2\xA9"), "Z\xC3\xBCrich \xC2\xA9");
+}
+
 TEST(Wording, SaysHowLong) {
   EXPECT_EQ(span_text(-1ms), "0 ms");
   EXPECT_EQ(span_text(35ms), "35 ms");

@@ -160,6 +160,8 @@ class Hub final : private Crew::Ship {
 
   // hub_control.cc
   void say(const LinkPtr& link, const ControlMessage& message);
+  /// Whether the node has died or left; under state_mutex_.
+  std::optional<std::string> why_gone(int id) const;
   bool on_control(const LinkPtr& link, std::string_view text);
   void send_hello(const LinkPtr& link);
   void on_here(const LinkPtr& link, const ControlMessage& message);

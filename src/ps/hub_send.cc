@@ -173,10 +173,8 @@ int64_t Hub::send(const ::ps::Message& message) {
             "{} has no connection to {}: workers and servers have, and all have one "
             "to the scheduler",
             node_text(my_node_.id), node_text(to));
-      } else if (const auto it = lost_.find(to); it != lost_.end()) {
-        why = it->second;
-      } else if (left_.count(to) != 0) {
-        why = node_text(to) + " has left the job";
+      } else if (auto gone = why_gone(to)) {
+        why = std::move(*gone);
       } else {
         unsent_[to].push_back(message);
         return bytes;
@@ -197,9 +195,7 @@ int64_t Hub::send(const ::ps::Message& message) {
 std::optional<std::string> Hub::why_lost(int group) {
   if (group < 8) return why_lost(members(group));
   const std::lock_guard lock(state_mutex_);
-  if (const auto it = lost_.find(group); it != lost_.end()) return it->second;
-  if (left_.count(group) != 0) return node_text(group) + " has left the job";
-  return std::nullopt;
+  return why_gone(group);
 }
 
 std::optional<std::string> Hub::why_lost(const std::vector<int>& nodes) {
@@ -207,9 +203,14 @@ std::optional<std::string> Hub::why_lost(const std::vector<int>& nodes) {
   if (lost_.empty() && left_.empty()) return std::nullopt;
   for (int id : nodes) {
     if (covered_.count(id) != 0) continue;
-    if (const auto it = lost_.find(id); it != lost_.end()) return it->second;
-    if (left_.count(id) != 0) return node_text(id) + " has left the job";
+    if (auto why = why_gone(id)) return why;
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> Hub::why_gone(int id) const {
+  if (const auto it = lost_.find(id); it != lost_.end()) return it->second;
+  if (left_.count(id) != 0) return node_text(id) + " has left the job";
   return std::nullopt;
 }
 

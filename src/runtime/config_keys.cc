@@ -141,8 +141,8 @@ constexpr ConfigKey kKeys[] = {
      &Settings::flows,
      "",
      "UDP flows, each with a port and receive buffers of its own, from a worker to each thread of "
-     "a "
-     "daemon. More have more datagrams under way where buffers are small and round trips long (200 "
+     "a daemon. More have more datagrams under way where buffers are small and round trips long "
+     "(200 "
      "Mbit/s and 40 ms need 8), and take several of a network's equal paths; multicast needs 1.",
      {},
      1,
