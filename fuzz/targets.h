@@ -13,6 +13,7 @@ namespace sumcast::fuzz {
 
 void parse(std::span<const uint8_t> bytes);
 void rows(std::span<const uint8_t> bytes);
+void compact(std::span<const uint8_t> bytes);
 void slot_pool(std::span<const uint8_t> bytes);
 void send_window(std::span<const uint8_t> bytes);
 
@@ -20,7 +21,10 @@ struct Target {
   const char* name;
   void (*run)(std::span<const uint8_t>);
 };
-inline constexpr std::array<Target, 4> kTargets{
-    {{"parse", parse}, {"rows", rows}, {"slot_pool", slot_pool}, {"send_window", send_window}}};
+inline constexpr std::array<Target, 5> kTargets{{{"parse", parse},
+                                                 {"rows", rows},
+                                                 {"compact", compact},
+                                                 {"slot_pool", slot_pool},
+                                                 {"send_window", send_window}}};
 
 }  // namespace sumcast::fuzz

@@ -182,6 +182,7 @@ void sumcast_work_free(sumcast_work* work);
 typedef struct sumcast_counters {
   size_t size;
   uint64_t datagrams_sent, datagrams_received, retransmits, rejected, bytes_folded;
+  uint64_t compact; /* of the datagrams sent, those that left blocks of zeros out */
 } sumcast_counters;
 /* Since the context was created. Set `size` to sizeof(sumcast_counters). */
 int sumcast_context_counters(const sumcast_context* context, sumcast_counters* counters);

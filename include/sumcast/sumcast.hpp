@@ -259,6 +259,7 @@ class Group {
 struct Counters {
   uint64_t datagrams_sent = 0, datagrams_received = 0, retransmits = 0, probes = 0, asks = 0;
   uint64_t rejected = 0, send_blocked = 0, bytes_folded = 0;
+  uint64_t compact = 0;  ///< Of the datagrams sent, those that left blocks of zeros out.
 };
 
 /// This process's membership in a job. Thread-safe.

@@ -83,17 +83,16 @@ py::dict stats() {
   }
   py::dict by_name;
   for (const auto& [name, totals] : by_group) by_name[py::str(name)] = dict_of(totals);
-  std::map<std::string, uint64_t> transport = {{"datagrams_sent", 0},
-                                               {"datagrams_received", 0},
-                                               {"retransmits", 0},
-                                               {"rejected", 0},
-                                               {"bytes_folded", 0}};
+  std::map<std::string, uint64_t> transport = {{"datagrams_sent", 0}, {"datagrams_received", 0},
+                                               {"retransmits", 0},    {"rejected", 0},
+                                               {"bytes_folded", 0},   {"compact", 0}};
   for (const sumcast_counters& now : counters) {
     transport["datagrams_sent"] += now.datagrams_sent;
     transport["datagrams_received"] += now.datagrams_received;
     transport["retransmits"] += now.retransmits;
     transport["rejected"] += now.rejected;
     transport["bytes_folded"] += now.bytes_folded;
+    transport["compact"] += now.compact;
   }
   py::dict all;
   all["groups"] = by_name;

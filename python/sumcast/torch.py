@@ -14,7 +14,7 @@ def stats():
     """What this process's groups and tables have done.
 
     Returns {"groups": {name: {operation: {"count", "failed", "bytes", "seconds"}}}, "transport":
-    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded"}, "staging":
+    {"datagrams_sent", "datagrams_received", "retransmits", "rejected", "bytes_folded", "compact"}, "staging":
     {"operations", "bytes_in", "bytes_out", "seconds_in", "seconds_out"}, "tables": {name: {"rounds",
     "hot_pushed", "cold_pushed", "hot_moved", "cold_pulled", "hot_keys", "hot_changes", "rows_held",
     "failovers", "checkpoints", "returns"}}}. Seconds run from the call

@@ -112,8 +112,9 @@ int sumcast_context_counters(const sumcast_context* context, sumcast_counters* c
     auto room = sumcast::c_api::check_room(counters, kFirstCountersBytes, "counters");
     if (!room) return room;
     const sumcast::Counters now = context->value->counters();
-    sumcast::c_api::fill_known_part(counters, {0, now.datagrams_sent, now.datagrams_received,
-                                               now.retransmits, now.rejected, now.bytes_folded});
+    sumcast::c_api::fill_known_part(
+        counters, {0, now.datagrams_sent, now.datagrams_received, now.retransmits, now.rejected,
+                   now.bytes_folded, now.compact});
     return {};
   });
 }

@@ -192,6 +192,7 @@ Counters Context::counters() const {
   Counters c;
   c.datagrams_sent = e.contributions + s[ShardWork::kResults];
   c.datagrams_received = e.results + e.duplicates + s[ShardCount::kReceived];
+  c.compact = e.compact + s[ShardWork::kCompact];
   c.retransmits = e.repeats + s[ShardWork::kRepairs];
   c.probes = e.probes + e.gaps;
   c.asks = e.asks;

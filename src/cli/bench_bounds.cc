@@ -74,6 +74,7 @@ std::optional<double> bound_us(const ContenderSpec& contender, const BenchCase& 
   BenchCase bench = one;
   if (rate_bits_per_second == 0 || bench.bytes == 0) return std::nullopt;
   if (ranks_per_host > 1 && hosts == 1) return std::nullopt;
+  if (contender.is_canonical() && one.density_millionths < BenchCase::kDense) return std::nullopt;
   const bool half = bench.type == ElementType::kF16 || bench.type == ElementType::kBF16;
   const bool rounds = bench.reduction == Reduction::kSum || bench.reduction == Reduction::kAvg ||
                       bench.reduction == Reduction::kProduct;

@@ -13,6 +13,7 @@ namespace sumcast::cli {
 namespace {
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
+constexpr uint64_t kPieceBytes = 64;  // A row of an embedding: 16 floats.
 
 /// A random number that belongs to one element of one rank: SplitMix64's finaliser over a counter,
 /// so that any element can be made without those before it.
@@ -113,12 +114,21 @@ uint64_t BenchData::output_elements() const {
   return bench_.collective == Collective::kAllGather ? bench_.count * world_ : bench_.count;
 }
 
+/// Pieces are drawn one by one, so that any element can be made without those before it.
+bool BenchData::is_in_zero_piece(uint64_t base, uint64_t piece) const {
+  const uint64_t draw = mix(mix(base ^ kGolden) + piece * kGolden);
+  return draw % BenchCase::kDense >= bench_.density_millionths;
+}
+
 void BenchData::fill(uint32_t rank, uint64_t first, uint64_t count, std::byte* out) const {
   const uint64_t base = seed_ + (uint64_t{rank} << 40) * kGolden;
   const auto each = [&](auto make) {
+    using Value = decltype(make(uint64_t{}, uint64_t{}));
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t index = first + i;
-      store(out, i, make(mix(base + index * kGolden), index));
+      const bool zero = bench_.density_millionths < BenchCase::kDense &&
+                        is_in_zero_piece(base, index * sizeof(Value) / kPieceBytes);
+      store(out, i, zero ? Value{} : make(mix(base + index * kGolden), index));
     }
   };
   const bool exact = !canonical_ && reduces(bench_.collective);

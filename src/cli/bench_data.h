@@ -43,6 +43,7 @@ class BenchData {
  private:
   static constexpr uint64_t kBlockElements = 16 * 1024;  // Whole blocks of 256 of int8 and fixed.
 
+  bool is_in_zero_piece(uint64_t base, uint64_t piece) const;
   void expect_block(uint64_t first, uint64_t count, std::byte* out) const;
   void reduce_block(uint64_t first, uint64_t count, std::byte* out) const;
   void reduce_encoded(uint64_t first, uint64_t count, std::byte* out) const;

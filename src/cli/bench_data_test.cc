@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -51,6 +52,29 @@ TEST(BenchData, DrawsFiniteFloatsOfManySizesThatDifferByRankAndSeed) {
   EXPECT_NE(values, input_of<float>(data, 1));
   const BenchData other(case_of(Collective::kAllReduce, 400'000), true, 3, 8);
   EXPECT_NE(values, input_of<float>(other, 0));
+}
+
+TEST(BenchData, LeavesPiecesOfZerosOfEachRanksOwn) {
+  BenchCase bench = case_of(Collective::kAllReduce, 640'000);
+  bench.density_millionths = 100'000;
+  BenchData data(bench, true, 3, 7);
+  const auto a = input_of<float>(data, 0), b = input_of<float>(data, 1);
+  size_t kept = 0, both = 0;
+  for (size_t piece = 0; piece < 10'000; ++piece) {
+    const auto is_kept = [&](const std::vector<float>& values) {
+      const auto begin = values.begin() + static_cast<std::ptrdiff_t>(16 * piece);
+      return std::any_of(begin, begin + 16, [](float v) { return v != 0; });
+    };
+    kept += is_kept(a);
+    both += is_kept(a) && is_kept(b);
+  }
+  EXPECT_NEAR(kept, 1000, 150);
+  EXPECT_NEAR(both, 100, 50);
+  data.expect(0);
+  const auto c = input_of<float>(data, 2);
+  std::vector<float> sum(a.size());
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] = a[i] + b[i] + c[i];
+  EXPECT_EQ(wrong_in(data, sum), 0u);
 }
 
 TEST(BenchData, ExpectsTheCanonicalFoldAndCountsEachWrongElement) {

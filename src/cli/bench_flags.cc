@@ -60,6 +60,9 @@ void add_own_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--collective", flags.collective,
                  "all_reduce, reduce, broadcast, all_gather, reduce_scatter or barrier")
       ->default_str("all_reduce");
+  app.add_option("--density", flags.density,
+                 "Share of a rank's pieces of 64 bytes that are not zeros")
+      ->default_str("1");
   app.add_option("--loss", flags.loss, "Share of datagrams that get lost, on every link");
   app.add_option("--dup", flags.duplicate, "Share that arrives twice");
   app.add_option("--reorder", flags.reorder, "Share that is overtaken by others");

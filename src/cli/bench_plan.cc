@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "cli/output_file.h"
 #include "lab/topology.h"
@@ -157,6 +158,9 @@ Result<void> check_numbers(const BenchFlags& flags) {
                   fmt::format("a divisor of {} workers", flags.workers));
   }
   if (flags.step_factor == 1) return refuse("-f", "1", "2 or more");
+  if (!(flags.density >= 0 && flags.density <= 1)) {
+    return refuse("--density", fmt::format("{}", flags.density), "0 to 1");
+  }
   const bool listed = flags.daemon_cpus.find_first_not_of("0123456789,-") == std::string::npos;
   if (!listed) return refuse("--cpu", flags.daemon_cpus, "a list such as 0,2-3");
   if (auto good = check_processors(flags.daemon_cpus); !good) return good;
@@ -302,6 +306,8 @@ Result<void> make_cases(BenchPlan& plan) {
         for (const uint64_t bytes : sizes) {
           plan.cases.push_back(make_case(plan.collective, type, reduction, *wire,
                                          static_cast<uint32_t>(*root), bytes, flags.workers));
+          plan.cases.back().density_millionths =
+              static_cast<uint32_t>(std::lround(flags.density * BenchCase::kDense));
         }
       }
     }

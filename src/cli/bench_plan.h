@@ -51,6 +51,7 @@ struct BenchFlags {
   std::string reference;   ///< Of the ratios; empty: the first peer, else the last algorithm.
   std::string wire = "fp32";
   std::string collective = "all_reduce";
+  double density = 1;
   double loss = 0, duplicate = 0, reorder = 0;
   std::string delay = "0";
   uint64_t seed = 1;
@@ -114,6 +115,9 @@ struct BenchCase {
   uint64_t count = 0;
   uint64_t bytes = 0;       ///< The whole tensor, a multiple of the element's size.
   uint32_t operations = 1;  ///< Back to back in one timed block.
+  /// Of a rank's pieces of 64 bytes, how many are not zeros; each rank draws its own.
+  uint32_t density_millionths = kDense;
+  static constexpr uint32_t kDense = 1'000'000;
   bool operator==(const BenchCase&) const = default;
 };
 

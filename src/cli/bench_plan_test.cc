@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace sumcast::cli {
 namespace {
 
@@ -64,6 +66,18 @@ TEST(BenchPlan, RunsSmallTensorsInBlocks) {
   ASSERT_EQ(plan.cases.size(), 2u);
   EXPECT_EQ(plan.cases[0].operations, kBlockOperations);
   EXPECT_EQ(plan.cases[1].operations, 1u);
+}
+
+TEST(BenchPlan, ADensityIsAShare) {
+  BenchFlags flags;
+  flags.density = 0.05;
+  EXPECT_EQ(plan_bench(flags)->cases[0].density_millionths, 50'000u);
+  for (const double wrong : {-0.1, 1.5, std::nan("")}) {
+    flags.density = wrong;
+    const auto plan = plan_bench(flags);
+    ASSERT_FALSE(plan);
+    EXPECT_THAT(plan.error().what, HasSubstr("--density"));
+  }
 }
 
 TEST(BenchPlan, TakesSeveralAlgorithmsAndPeersAndRefersToTheFirstPeer) {

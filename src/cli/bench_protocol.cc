@@ -40,7 +40,8 @@ Result<Command> case_from(const std::vector<uint64_t>& n) {
                    static_cast<uint32_t>(n[4]),
                    n[5],
                    n[6],
-                   static_cast<uint32_t>(n[7])};
+                   static_cast<uint32_t>(n[7]),
+                   static_cast<uint32_t>(n[8])};
   return command;
 }
 
@@ -50,10 +51,10 @@ std::string to_line(const Command& command) {
   const BenchCase& bench = command.bench;
   switch (command.kind) {
     case Command::Kind::kCase:
-      return fmt::format("case {} {} {} {} {} {} {} {}", static_cast<int>(bench.collective),
+      return fmt::format("case {} {} {} {} {} {} {} {} {}", static_cast<int>(bench.collective),
                          static_cast<int>(bench.type), static_cast<int>(bench.reduction),
                          static_cast<int>(bench.wire), bench.root, bench.count, bench.bytes,
-                         bench.operations);
+                         bench.operations, bench.density_millionths);
     case Command::Kind::kFill:
       return fmt::format("fill {}", command.in_place ? 1 : 0);
     case Command::Kind::kGo:
@@ -66,7 +67,7 @@ std::string to_line(const Command& command) {
 
 Result<Command> command_from_line(std::string_view line) {
   if (line == "check") return Command{};
-  if (const auto n = numbers_after("case", line, 8); !n.empty()) return case_from(n);
+  if (const auto n = numbers_after("case", line, 9); !n.empty()) return case_from(n);
   Command command;
   if (const auto n = numbers_after("fill", line, 1); !n.empty() && n[0] <= 1) {
     command.kind = Command::Kind::kFill;

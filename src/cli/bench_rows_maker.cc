@@ -71,6 +71,7 @@ report::BenchRow bench_row_of(const ContenderSpec& contender, const BenchPlan& p
   if (!tally.times_us[kOut].empty()) row.time_out_of_place_us = median(tally.times_us[kOut]);
   if (row.time_us > 0) row.algbw_GBps = static_cast<double>(bench.bytes) / (row.time_us * 1e3);
   row.busbw_GBps = row.algbw_GBps * bus_factor(bench.collective, plan.flags.workers);
+  row.density = static_cast<double>(bench.density_millionths) / BenchCase::kDense;
   row.bound_us = bound_us(contender, bench, plan.flags.workers, plan.flags.ranks_per_host,
                           plan.rate_bits_per_second, shape);
   if (!tally.tx_bytes.empty() && tally.operations > 0) {

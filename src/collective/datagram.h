@@ -36,6 +36,48 @@ class PaddedRun {
   uint32_t count_ = 0, most_ = 0, least_ = UINT32_MAX;
 };
 
+/// The same for compact datagrams, which come in order of their lengths: a run goes on as long as
+/// padding those before costs less than another run.
+class SortedRun {
+ public:
+  /// @param ns_per_byte  what a byte takes (core/throughput.h).
+  explicit SortedRun(double ns_per_byte) : ns_per_byte_(ns_per_byte) {}
+  /// @param bytes  not less than in the call before.
+  bool admits(uint32_t bytes) {
+    const double padding = ns_per_byte_ * count_ * (bytes - bytes_);
+    if (count_ > 0 && (padding > kRunNs || count_ + 1 > net::segments_max(bytes))) return false;
+    bytes_ = bytes, ++count_;
+    return true;
+  }
+  uint32_t count() const { return count_; }
+  uint32_t bytes() const { return bytes_; }
+
+ private:
+  /// Two system calls and a queue or two between them.
+  static constexpr double kRunNs = 6000;
+  double ns_per_byte_;
+  uint32_t count_ = 0, bytes_ = 0;
+};
+
+/// How many datagrams are put in order of their lengths at once: what is overtaken so is no later
+/// than the shortest reorder window (P6, P7).
+class SortedStretch {
+ public:
+  explicit SortedStretch(double ns_per_byte) : ns_per_byte_(ns_per_byte) {}
+  bool admits(uint32_t bytes) {
+    if (count_ > 0 && (count_ == net::kSegmentsMax || ns_per_byte_ * bytes_ > kSpanNs))
+      return false;
+    bytes_ += bytes, ++count_;
+    return true;
+  }
+  uint32_t count() const { return count_; }
+
+ private:
+  static constexpr double kSpanNs = 100'000;
+  double ns_per_byte_;
+  uint32_t count_ = 0, bytes_ = 0;
+};
+
 /// Signs what one sender sends, and counts it (P14). Without a key it only counts.
 class Signer {
  public:

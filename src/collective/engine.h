@@ -35,6 +35,7 @@
 #include "control/plan.h"
 #include "core/rtt.h"
 #include "core/send_window.h"
+#include "core/throughput.h"
 #include "net/fault.h"
 #include "net/poll.h"
 #include "net/udp.h"
@@ -47,16 +48,17 @@ struct EngineOptions {
   uint16_t flows = 1;            ///< UDP flows to each daemon thread, 1..8.
   int socket_buffer_bytes = 212992;
   uint32_t datagram_bytes_max = kDatagramBytesDefault;  ///< Paths are probed up to this.
-  uint32_t window_max = 0;  ///< Datagrams in flight; 0: from socket buffers.
-  Duration spin{0};         ///< How long to look for datagrams before sleeping (net/poll.h).
-  bool multicast = true;    ///< Results to all at once (P19): listen for them, and send them.
+  uint32_t window_max = 0;      ///< Datagrams in flight; 0: from socket buffers.
+  Duration spin{0};             ///< How long to look for datagrams before sleeping (net/poll.h).
+  bool multicast = true;        ///< Results to all at once (P19): listen for them, and send them.
+  bool compact_always = false;  ///< Zeros are left out (P25) whether it pays or not: for tests.
   net::FaultPlan faults;
 };
 
 /// Totals of a worker, for benches and status.
 struct EngineCounters {
   uint64_t results = 0, duplicates = 0, stale = 0, malformed = 0, unauthentic = 0;
-  uint64_t contributions = 0, repeats = 0, probes = 0, gaps = 0, asks = 0, blocked = 0;
+  uint64_t contributions = 0, compact = 0, repeats = 0, probes = 0, gaps = 0, asks = 0, blocked = 0;
   uint64_t send_failures = 0;
 };
 
@@ -146,18 +148,24 @@ class Engine final : public LocalMember {
   void pump(Instant now);
   bool send_path(Path& path, Instant now);
   static void count_repeats(Path& path, std::span<const core::Outgoing> items);
-  bool send_items(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
+  bool send_items(Path& path, Window& window, std::span<core::Outgoing> items, Instant now);
   struct Staged {
     ChunkPlace place;
-    std::span<const std::byte> lanes;
+    std::span<const std::byte> lanes;  // As they travel.
+    bool compact = false;              // Without blocks of zeros (P25).
   };
   using StagedRun = std::array<Staged, net::kSegmentsMax>;
+  bool is_idle() const;
+  bool leaves_zeros_out(const Operation& operation, size_t bytes, size_t saved) const;
   size_t stage_run(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
   size_t stage_rows(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
-  void send_remote(Path& path, Window& window, std::span<const core::Outgoing> items, Instant now);
+  void send_remote(Path& path, Window& window, std::span<core::Outgoing> items, Instant now);
+  size_t send_compact(Path& path, Window& window, std::span<core::Outgoing> items, Instant now);
+  bool send_run(Path& path, Window& window, std::span<const core::Outgoing> items,
+                std::span<const Staged> staged, Instant now);
   void send_local(Window& window, const core::Outgoing& item, Instant now);
   wire::Header contribution_header(const Window& window, const core::Outgoing& item,
-                                   const Operation& operation, const ChunkPlace& place) const;
+                                   const Operation& operation, const Staged& staged) const;
   static std::span<const std::byte> rows_of(const Operation& operation, const ChunkPlace& place,
                                             std::byte* staging);
   std::span<const std::byte> lanes_of(const Operation& operation, const ChunkPlace& place,
@@ -176,9 +184,8 @@ class Engine final : public LocalMember {
   void on_ask(Path& path, std::span<const std::byte> notes, Instant now);
   void on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) override;
-  static bool is_storable(const Operation& operation, const ChunkPlace& place,
-                          std::span<const std::byte> lanes);
-  void store_lanes(Operation& operation, const ChunkPlace& place, std::span<const std::byte> lanes);
+  static bool is_storable(const Operation& operation, const Staged& arrived);
+  static void store_lanes(Operation& operation, const Staged& arrived);
   void finish(Group& group, const OperationPtr& operation, std::optional<Error> error, Instant now);
 
   // engine.cc
@@ -228,6 +235,7 @@ class Engine final : public LocalMember {
   std::vector<Group*> group_of_slot_;
   std::string user_tag_;
   EngineCounters counters_;
+  core::Throughput arriving_;       // Of results.
   std::vector<std::byte> staging_;  // Encoded payloads of one run.
   std::vector<std::byte> cells_;    // Headers and tags of one run.
 };

@@ -9,6 +9,7 @@
 #include "numeric/codec.h"
 #include "numeric/fixed.h"
 #include "numeric/rows.h"
+#include "wire/compact.h"
 
 namespace sumcast::collective {
 
@@ -108,18 +109,19 @@ static bool goes_to_all(wire::OperationKind kind) {
 }
 
 /// Are these lanes what the chunk's place expects?
-bool Engine::is_storable(const Operation& operation, const ChunkPlace& place,
-                         std::span<const std::byte> lanes) {
+bool Engine::is_storable(const Operation& operation, const Staged& arrived) {
+  const auto& [place, lanes, compact] = arrived;
   const auto& what = operation.descriptor;
   if (place.lanes == 0) return true;
   if (!place.receives) return lanes.empty();
   if (wire::sums_rows(what.kind)) {
     // Empty: nobody touched this cell.
-    return lanes.empty() || (numeric::is_rows(what.format, lanes) &&
+    return lanes.empty() || (!compact && numeric::is_rows(what.format, lanes) &&
                              numeric::shape_of(lanes) ==
                                  numeric::RowShape{static_cast<uint16_t>(place.lanes), what.width});
   }
-  return lanes.size() == numeric::payload_bytes(what.type, what.format, place.lanes);
+  const size_t bytes = numeric::payload_bytes(what.type, what.format, place.lanes);
+  return compact ? wire::expanded_bytes(lanes) == bytes : lanes.size() == bytes;
 }
 
 void Engine::on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
@@ -148,9 +150,10 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   }
   // Made in place, for the same reason: a copy of what was just written in smaller parts waits
   // until all earlier stores have left the core, and those go to lines that no cache holds.
-  const ChunkPlace place =
-      current ? operation->geometry->place(window->shard, expected.chunk) : ChunkPlace{};
-  if (current && !is_storable(*operation, place, lanes)) {
+  const Staged arrived{
+      current ? operation->geometry->place(window->shard, expected.chunk) : ChunkPlace{}, lanes,
+      (header.flags & wire::kFlagCompact) != 0};
+  if (current && !is_storable(*operation, arrived)) {
     ++counters_.malformed;  // P4: a result of another shape is never stored.
     return;
   }
@@ -170,21 +173,23 @@ void Engine::on_result(Path& path, const wire::Header& header, std::span<const s
   window->heard_at = now;
   --path.in_flight;
   if (!path.local) {
+    arriving_.on_batch(now, wire::kHeaderBytes + lanes.size() + signer_->tag_bytes());
     if (!delivery.repeated) path.rtt.on_sample(delivery.since_sent);
     path.congestion.on_result(now, path.rtt.least());
     if (path.hears && goes_to_all(operation->descriptor.kind)) {
       note_audible_result(path, heard, delivery.probed);
     }
   }
-  if (place.receives && place.lanes != 0) store_lanes(*operation, place, lanes);
+  if (arrived.place.receives && arrived.place.lanes != 0) store_lanes(*operation, arrived);
   if (delivery.operation_complete) {
     const OperationPtr ended = std::move(window->operation(delivery.ticket));
     if (--ended->windows_left == 0) finish(*group, ended, std::nullopt, now);
   }
 }
 
-void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
-                         std::span<const std::byte> lanes) {
+void Engine::store_lanes(Operation& operation, const Staged& arrived) {
+  const ChunkPlace& place = arrived.place;
+  std::span<const std::byte> lanes = arrived.lanes;
   const auto& what = operation.descriptor;
   if (wire::sums_rows(what.kind)) {
     if (lanes.empty()) return;
@@ -194,6 +199,12 @@ void Engine::store_lanes(Operation& operation, const ChunkPlace& place,
   }
   const size_t width = element_bytes(what.type);
   std::byte* at = operation.output + place.output_offset * width;
+  std::array<std::byte, kDatagramBytesMax> whole;
+  if (arrived.compact) {
+    if (what.format == WireFormat::kNative) return wire::expand(lanes, at);
+    lanes = {whole.data(), numeric::payload_bytes(what.type, what.format, place.lanes)};
+    wire::expand(arrived.lanes, whole.data());
+  }
   switch (what.format) {
     case WireFormat::kNative:
       std::memcpy(at, lanes.data(), lanes.size());

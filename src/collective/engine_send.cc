@@ -10,6 +10,7 @@
 #include "numeric/fixed.h"
 #include "numeric/rows.h"
 #include "runtime/clock.h"
+#include "wire/compact.h"
 
 namespace sumcast::collective {
 namespace {
@@ -95,6 +96,7 @@ bool Engine::send_path(Path& path, Instant now) {
         if (room == 0 && window->core.ready() > 0) path.congestion.on_limited();
         BoundedList<core::Outgoing> items(memory);
         const uint32_t before = window->core.in_flight();
+        if (path.in_flight == 0 && is_idle()) arriving_.on_pause();
         window->core.fill(now, path.local ? UINT32_MAX : room, items);
         path.in_flight += window->core.in_flight() - before;
         if (items.empty()) break;
@@ -116,8 +118,7 @@ void Engine::count_repeats(Path& path, std::span<const core::Outgoing> items) {
 }
 
 /// @return false if the socket is full: the rest waits for retry_at.
-bool Engine::send_items(Path& path, Window& window, std::span<const core::Outgoing> items,
-                        Instant now) {
+bool Engine::send_items(Path& path, Window& window, std::span<core::Outgoing> items, Instant now) {
   if (path.local) {
     for (const core::Outgoing& item : items) send_local(window, item, now);
     return true;
@@ -127,15 +128,15 @@ bool Engine::send_items(Path& path, Window& window, std::span<const core::Outgoi
 }
 
 wire::Header Engine::contribution_header(const Window& window, const core::Outgoing& item,
-                                         const Operation& operation,
-                                         const ChunkPlace& place) const {
+                                         const Operation& operation, const Staged& staged) const {
   wire::Header header;
   header.kind = wire::Kind::kContribution;
   header.type = operation.descriptor.type;
   header.reduction = operation.descriptor.reduction;
   header.format = operation.descriptor.format;
-  header.flags = place.receives ? 0 : wire::kFlagQuiet;
+  header.flags = staged.place.receives ? 0 : wire::kFlagQuiet;
   if (wire::sums_rows(operation.descriptor.kind)) header.flags |= wire::kFlagRows;
+  if (staged.compact) header.flags |= wire::kFlagCompact;
   header.epoch = static_cast<uint8_t>(epoch_.value);
   header.sender = rank_.value;
   header.slot = static_cast<uint16_t>(window.group.plan.slot_base.value + item.slot);
@@ -189,13 +190,32 @@ void Engine::send_local(Window& window, const core::Outgoing& item, Instant now)
   const auto lanes = lanes_of(operation, place, staging_.data());
   const bool copy = operation.descriptor.format != WireFormat::kNative ||
                     wire::sums_rows(operation.descriptor.kind);
-  host_->on_local_contribution(contribution_header(window, item, operation, place), lanes, copy,
+  const Staged staged{place, lanes};
+  host_->on_local_contribution(contribution_header(window, item, operation, staged), lanes, copy,
                                now);
+}
+
+bool Engine::is_idle() const {
+  return std::ranges::all_of(paths_, [](const auto& path) { return path->in_flight == 0; });
+}
+
+/// Whether a payload is worth shortening by `saved` bytes (P25): what they take on the link against
+/// what it costs to look for zeros, to expand, and to send shorter runs. On links so fast that the
+/// processors decide it is not. Of some operations, fewer and fewer, the zeros travel all the same:
+/// a rate that was taken while they did not may be that of the processors.
+bool Engine::leaves_zeros_out(const Operation& operation, size_t bytes, size_t saved) const {
+  constexpr double kCostNs = 7500;
+  constexpr uint32_t kSequenceMin = 8;
+  if (bytes < wire::kCompactBytesMin) return false;
+  if (options_.compact_always) return true;
+  const uint32_t sequence = operation.descriptor.sequence;
+  if (sequence >= kSequenceMin && std::has_single_bit(sequence)) return false;
+  return arriving_.ns_per_byte() * static_cast<double>(saved) > kCostNs;
 }
 
 /// Places and lanes of a run's datagrams: of as many items as are equally long but for a shorter
 /// last one.
-/// @return how many.
+/// @return how many; 0 if the first is to be sent without its zeros.
 size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, StagedRun& run) {
   const uint32_t frame = static_cast<uint32_t>(wire::kHeaderBytes + signer_->tag_bytes());
   uint32_t first_bytes = 0, last_bytes = 0;
@@ -206,6 +226,14 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
     }
     const ChunkPlace place = operation.geometry->place(window.shard, items[count].chunk);
     run[count] = {place, lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax)};
+    const std::span<const std::byte> lanes = run[count].lanes;
+    if (items.size() * lanes.size() >= kPrefetchBytesMin) prefetch(lanes);
+    if (leaves_zeros_out(operation, lanes.size(), lanes.size())) {
+      const size_t compact = wire::find_zeros(lanes).bytes;
+      if (compact != 0 && leaves_zeros_out(operation, lanes.size(), lanes.size() - compact)) {
+        return count;
+      }
+    }
     const auto bytes = static_cast<uint32_t>(frame + run[count].lanes.size());
     if (count == 0) first_bytes = last_bytes = bytes;
     if (bytes > first_bytes || last_bytes < first_bytes ||
@@ -250,70 +278,127 @@ size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items,
 }
 
 /// One or more runs of equal datagrams, each one system call.
+void Engine::send_remote(Path& path, Window& window, std::span<core::Outgoing> items, Instant now) {
+  while (!items.empty()) {
+    StagedRun run;
+    const size_t count = stage_run(window, items, run);
+    const size_t sent = count == 0 ? send_compact(path, window, items, now)
+                        : send_run(path, window, items, std::span(run).first(count), now) ? count
+                                                                                          : 0;
+    if (sent == 0) return;
+    items = items.subspan(sent);
+  }
+}
+
+/// As many of the first chunks as are worth leaving zeros out of (P25). Puts items in order of
+/// their lengths, so that those of a run need little padding.
+/// @return how many; 0 if the socket is full.
+size_t Engine::send_compact(Path& path, Window& window, std::span<core::Outgoing> items,
+                            Instant now) {
+  struct Candidate {
+    core::Outgoing item;
+    ChunkPlace place;
+    std::span<const std::byte> lanes;
+    wire::ZeroMap zeros;
+    std::byte* staging;
+  };
+  const double ns_per_byte = arriving_.ns_per_byte();
+  std::array<Candidate, net::kSegmentsMax> memory;
+  SortedStretch stretch(ns_per_byte);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Operation& operation = *window.operation(items[i].ticket);
+    if (wire::sums_rows(operation.descriptor.kind)) break;
+    const ChunkPlace place = operation.geometry->place(window.shard, items[i].chunk);
+    std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
+    const auto lanes = lanes_of(operation, place, staging);
+    memory[i] = {items[i], place, lanes, wire::find_zeros(lanes), staging};
+    const uint16_t bytes = memory[i].zeros.bytes;
+    if (bytes == 0 || !leaves_zeros_out(operation, lanes.size(), lanes.size() - bytes) ||
+        !stretch.admits(bytes)) {
+      break;
+    }
+  }
+  auto found = std::span(memory).first(stretch.count());
+  std::ranges::stable_sort(found, {}, [](const Candidate& one) { return one.zeros.bytes; });
+  std::ranges::transform(found, items.begin(), &Candidate::item);
+  counters_.compact += found.size();
+  for (auto rest = items; !found.empty();) {
+    SortedRun sorted(ns_per_byte);
+    for (const Candidate& one : found) {
+      if (!sorted.admits(one.zeros.bytes)) break;
+    }
+    StagedRun run;
+    for (size_t i = 0; i < sorted.count(); ++i) {
+      std::byte* const staging = found[i].staging;
+      wire::compact(found[i].lanes, found[i].zeros, staging);
+      wire::pad_compact(staging, found[i].zeros.bytes, sorted.bytes());
+      run[i] = {found[i].place, {staging, sorted.bytes()}, true};
+    }
+    if (!send_run(path, window, rest, std::span(run).first(sorted.count()), now)) return 0;
+    found = found.subspan(sorted.count());
+    rest = rest.subspan(sorted.count());
+  }
+  return stretch.count();
+}
+
+/// One system call.
 ///
 ///   parts:  [cell 0: header 0][lanes 0][cell 1: tag 0, header 1][lanes 1] ... [cell n: tag n-1]
-void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgoing> items,
-                         Instant now) {
+///
+/// @param items  those of the run, and behind them what was to follow it.
+/// @return false if the socket is full: what it did not take, and what was to follow, is sent again
+///         at retry_at.
+bool Engine::send_run(Path& path, Window& window, std::span<const core::Outgoing> items,
+                      std::span<const Staged> staged, Instant now) {
   const size_t tag = signer_->tag_bytes();
-  size_t begin = 0;
-  while (begin < items.size()) {
-    std::array<iovec, 2 * net::kSegmentsMax + 1> parts;
-    size_t part_count = 0, count = 0;
-    StagedRun staged;
-    const size_t run_length = stage_run(window, items.subspan(begin), staged);
-    const auto length = [&](size_t i) {
-      return static_cast<uint32_t>(wire::kHeaderBytes + staged[i].lanes.size() + tag);
-    };
-    if (run_length * staged[0].lanes.size() >= kPrefetchBytesMin) {
-      for (size_t i = 0; i < run_length; ++i) prefetch(staged[i].lanes);
+  const auto length = [&](const Staged& one) {
+    return static_cast<uint32_t>(wire::kHeaderBytes + one.lanes.size() + tag);
+  };
+  std::array<iovec, 2 * net::kSegmentsMax + 1> parts;
+  size_t part_count = 0;
+  for (size_t i = 0; i < staged.size(); ++i) {
+    const Operation& operation = *window.operation(items[i].ticket);
+    const std::span<const std::byte> lanes = staged[i].lanes;
+    std::byte* cell = cells_.data() + i * kCellBytes;
+    std::byte* next_cell = cell + kCellBytes;
+    signer_->seal(contribution_header(window, items[i], operation, staged[i]), lanes,
+                  cell + wire::kTagBytes, next_cell);
+    if (i == 0 || tag == 0) {
+      parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
+    } else {
+      parts[part_count++] = iovec{cell, kCellBytes};
     }
-    while (count < run_length) {
-      const core::Outgoing& item = items[begin + count];
-      Operation& operation = *window.operation(item.ticket);
-      const auto& [place, lanes] = staged[count];
-      std::byte* cell = cells_.data() + count * kCellBytes;
-      std::byte* next_cell = cell + kCellBytes;
-      signer_->seal(contribution_header(window, item, operation, place), lanes,
-                    cell + wire::kTagBytes, next_cell);
-      if (count == 0) {
-        parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
-      } else if (tag != 0) {
-        parts[part_count++] = iovec{cell, kCellBytes};
-      } else {
-        parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
-      }
-      if (!lanes.empty()) {
-        parts[part_count++] = iovec{const_cast<std::byte*>(lanes.data()), lanes.size()};
-      }
-      ++count;
+    if (!lanes.empty()) {
+      parts[part_count++] = iovec{const_cast<std::byte*>(lanes.data()), lanes.size()};
     }
-    if (tag != 0) parts[part_count++] = iovec{cells_.data() + count * kCellBytes, wire::kTagBytes};
-    net::SendRun run;
-    const bool connected = !path.sockets.empty();
-    net::UdpSocket& socket = connected ? *path.sockets[path.next_flow] : *direct_socket_;
-    if (connected)
-      path.next_flow = static_cast<uint16_t>((path.next_flow + 1) % path.sockets.size());
-    run.to = connected ? nullptr : &path.to;
-    run.parts = {parts.data(), part_count};
-    run.datagram_bytes = length(0);
-    run.last_bytes = length(count - 1);
-    run.datagrams = static_cast<uint32_t>(count);
-    net::SendOutcome outcome = socket.send(run);
-    if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
-    counters_.contributions += outcome.datagrams;
-    if (outcome.would_block) {
-      // The link is slower than we are. What did not fit is sent again shortly, as a repeat.
-      counters_.blocked += count - outcome.datagrams;
-      for (size_t i = begin + outcome.datagrams; i < items.size(); ++i) {
-        window.core.on_ask(items[i].slot, items[i].phase);
-      }
-      path.refused += static_cast<uint32_t>(items.size() - begin - outcome.datagrams);
-      path.retry_at = now + kBlockedRetry;
-      return;
-    }
-    if (outcome.failure != net::SendFailure::kNone) ++counters_.send_failures;
-    begin += count;
   }
+  if (tag != 0) {
+    parts[part_count++] = iovec{cells_.data() + staged.size() * kCellBytes, wire::kTagBytes};
+  }
+  net::SendRun run;
+  const bool connected = !path.sockets.empty();
+  net::UdpSocket& socket = connected ? *path.sockets[path.next_flow] : *direct_socket_;
+  if (connected) path.next_flow = static_cast<uint16_t>((path.next_flow + 1) % path.sockets.size());
+  run.to = connected ? nullptr : &path.to;
+  run.parts = {parts.data(), part_count};
+  run.datagram_bytes = length(staged.front());
+  run.last_bytes = length(staged.back());
+  run.datagrams = static_cast<uint32_t>(staged.size());
+  net::SendOutcome outcome = socket.send(run);
+  if (outcome.failure == net::SendFailure::kRefused) outcome = socket.send(run);
+  counters_.contributions += outcome.datagrams;
+  if (outcome.would_block) {
+    // The link is slower than we are. What did not fit is sent again shortly, as a repeat.
+    counters_.blocked += staged.size() - outcome.datagrams;
+    for (const core::Outgoing& item : items.subspan(outcome.datagrams)) {
+      window.core.on_ask(item.slot, item.phase);
+    }
+    path.refused += static_cast<uint32_t>(items.size() - outcome.datagrams);
+    path.retry_at = now + kBlockedRetry;
+    return false;
+  }
+  if (outcome.failure != net::SendFailure::kNone) ++counters_.send_failures;
+  return true;
 }
 
 void Engine::send_notes(Path& path, wire::Kind kind, uint16_t slot_base,

@@ -9,17 +9,24 @@
 #include "numeric/codec.h"
 #include "numeric/fold.h"
 #include "numeric/rows.h"
+#include "wire/compact.h"
 
 namespace sumcast::collective {
 namespace {
 
 constexpr size_t kInt8BlockBytes = numeric::kBlockLanes + sizeof(float);
 
+/// The bytes of a payload when it is whole; nothing if it is none.
+std::optional<size_t> whole_bytes(const wire::Header& header, std::span<const std::byte> payload) {
+  if ((header.flags & wire::kFlagCompact) == 0) return payload.size();
+  if ((header.flags & wire::kFlagRows) != 0) return std::nullopt;
+  return wire::expanded_bytes(payload);
+}
+
 /// Can these lengths and enumerators be folded at all? The digest makes ranks agree; this makes a
 /// shard safe from a member that disagrees with its own digest.
-bool is_foldable(const wire::Header& header, std::span<const std::byte> lanes,
+bool is_foldable(const wire::Header& header, std::span<const std::byte> lanes, size_t lanes_bytes,
                  size_t lanes_bytes_max) {
-  const size_t lanes_bytes = lanes.size();
   if ((header.flags & wire::kFlagRows) != 0) {
     if (header.type != ElementType::kF32 ||
         (header.reduction != Reduction::kSum && header.reduction != Reduction::kAvg) ||
@@ -50,8 +57,9 @@ uint32_t kind_of(const wire::Header& header) {
 }
 
 /// What payloads of one slot must have in common: their length; the shape, if they are rows.
-uint32_t measure_of(const wire::Header& header, std::span<const std::byte> lanes) {
-  if ((header.flags & wire::kFlagRows) == 0) return static_cast<uint32_t>(lanes.size());
+uint32_t measure_of(const wire::Header& header, std::span<const std::byte> lanes,
+                    size_t lanes_bytes) {
+  if ((header.flags & wire::kFlagRows) == 0) return static_cast<uint32_t>(lanes_bytes);
   const numeric::RowShape shape = numeric::shape_of(lanes);
   return uint32_t{shape.slots} << 16 | shape.width;
 }
@@ -79,14 +87,17 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
                                 bool copy, Instant now) {
   Group* group = group_of_slot(job, header.slot);
   const int32_t member = group == nullptr ? -1 : group->member_of_rank[header.sender];
-  if (member < 0 || lanes.size() > group->lanes_bytes_max || group->poisoned ||
-      (!lanes.empty() && !is_foldable(header, lanes, group->lanes_bytes_max))) {
+  const std::optional<size_t> bytes = whole_bytes(header, lanes);
+  if (member < 0 || !bytes || *bytes > group->lanes_bytes_max || group->poisoned ||
+      (!lanes.empty() && !is_foldable(header, lanes, *bytes, group->lanes_bytes_max))) {
     return counters_.add(ShardCount::kForeign);
   }
+  const bool compact = (header.flags & wire::kFlagCompact) != 0;
+  copy |= compact;  // Expanded where a copy would be kept.
   const auto slot = static_cast<uint16_t>(header.slot - group->slot_base);
   core::SlotPool& pool = group->pool;
   const bool opens = !pool.is_open(slot);
-  const uint32_t measure = lanes.empty() ? 0 : measure_of(header, lanes);
+  const uint32_t measure = lanes.empty() ? 0 : measure_of(header, lanes, *bytes);
   const bool same_operation =
       !opens && header.digest == pool.collecting_digest(slot) && header.phase == pool.phase(slot);
   if (same_operation &&
@@ -125,13 +136,19 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
       return counters_.add(ShardCount::kForeign);
   }
   counters_.add(ShardCount::kAccepted);
-  if (opens)
-    group->open_measure[slot] = 0, group->open_kind[slot] = kind_of(header),
+  if (opens) {
+    group->open_measure[slot] = 0;
+    group->open_kind[slot] = kind_of(header);
+    group->open_compact[slot] = 0;
     group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 0;
+  }
   if (in.quiet) group->has_quiet[(header.phase & 1u) * size_t{group->slots} + slot] = 1;
   if (!lanes.empty()) {
     group->open_measure[slot] = measure;
-    if (copy) {
+    if (compact) {
+      group->open_compact[slot] = 1;
+      wire::expand(lanes, group->stash_at(slot, in.member));
+    } else if (copy) {
       std::memcpy(group->stash_at(slot, in.member), lanes.data(), lanes.size());
     } else if (buffer != net::kNoBuffer) {
       buffers_.add_reference(buffer);
@@ -144,11 +161,11 @@ void ShardHost::on_contribution(Job& job, const wire::Header& header,
 }
 
 /// For people: how long operations take, and whom they wait for.
-void ShardHost::note_completion(Job& job, const Group& group, uint16_t slot,
-                                const wire::Header& header) {
+void ShardHost::note_completion(Job& job, Group& group, uint16_t slot, const wire::Header& header) {
   if (header.chunk == 0) job.members[header.sender].waited_for += group.pool.stored(slot).waited;
   const auto span = group.pool.finished_operation();
   if (!span) return;
+  group.sending.on_pause();
   counters_.add(ShardWork::kOperations);
   counters_.operations += *span;
 }
@@ -200,42 +217,102 @@ void ShardHost::complete(Job& job, Group& group, uint16_t slot, const wire::Head
     const auto buffer = payload_buffer(packed);
     if (packed != 0 && buffer != net::kNoBuffer) buffers_.release(buffer);
   }
-  if (rows) {
-    wire::write(result_header(group, slot, header), group.result(slot));
+  wire::Header result = result_header(group, slot, header);
+  if (group.open_compact[slot] && make_compact(group, slot)) result.flags |= wire::kFlagCompact;
+  if (rows || (result.flags & wire::kFlagCompact) != 0) {
+    wire::write(result, group.result(slot));
     group.unsealed.push_back(slot);  // Sealed when it is known what goes out with it.
   } else {
-    seal_result(job, group, slot, result_header(group, slot, header));
+    seal_result(job, group, slot, result);
   }
   if (group.completed.empty()) dirty_.push_back(&group);
   group.completed.push_back(slot);
   counters_.add(ShardWork::kResults);
 }
 
-/// Results of rows that go out together are padded to one length, then sealed.
-void ShardHost::seal_rows(Job& job, Group& group) {
-  const auto& slots = group.unsealed;
-  for (size_t begin = 0; begin < slots.size();) {
-    PaddedRun run;
-    while (begin + run.count() < slots.size()) {
-      const uint32_t bytes = group.result_bytes(slots[begin + run.count()]);
-      if (!run.admits(bytes)) break;
-    }
-    for (const size_t end = begin + run.count(); begin < end; ++begin) {
-      const uint16_t slot = slots[begin];
-      std::byte* const result = group.result(slot);
-      uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
-      if (lanes_bytes != 0) {  // Else nobody sent even an empty cell: nothing can be padded.
-        const uint32_t padding = run.bytes() - group.result_bytes(slot);
-        std::memset(result + wire::kHeaderBytes + lanes_bytes, 0, padding);
-        lanes_bytes += padding;
-      }
-      wire::Header header;
-      const auto parsed = wire::parse({result, wire::kHeaderBytes}, header);
-      SUMCAST_ASSERT(parsed == wire::ParseError::kNone);
-      seal_result(job, group, slot, header);
-    }
+/// Leaves zeros out of a sum that has enough of them (P25).
+bool ShardHost::make_compact(Group& group, uint16_t slot) {
+  uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
+  std::byte* const lanes = group.result(slot) + wire::kHeaderBytes;
+  const wire::ZeroMap zeros = wire::find_zeros({lanes, lanes_bytes});
+  if (zeros.bytes == 0) return false;
+  wire::compact({lanes, lanes_bytes}, zeros, lanes);
+  lanes_bytes = zeros.bytes;
+  counters_.add(ShardWork::kCompact);
+  return true;
+}
+
+/// Results whose lengths differ: those of a run are padded to one length, then sealed.
+void ShardHost::seal_padded(Job& job, Group& group) {
+  auto& slots = group.unsealed;
+  if (slots.empty()) return;
+  thread_local std::vector<uint16_t> as_completed;
+  as_completed.assign(slots.begin(), slots.end());
+  for (auto left = std::span(slots); !left.empty();) {
+    const bool compact = is_compact(group, left.front());
+    left = left.subspan(compact ? seal_compact(job, group, left) : seal_rows(job, group, left));
   }
-  group.unsealed.clear();
+  size_t next = 0;
+  for (uint16_t& slot : group.completed) {
+    if (next < slots.size() && slot == as_completed[next]) slot = slots[next++];
+  }
+  slots.clear();
+}
+
+/// As many of the first ones as make a run of rows. @return how many.
+size_t ShardHost::seal_rows(Job& job, Group& group, std::span<const uint16_t> slots) {
+  PaddedRun run;
+  for (const uint16_t slot : slots) {
+    if (is_compact(group, slot) || !run.admits(group.result_bytes(slot))) break;
+  }
+  for (const uint16_t slot : slots.first(run.count())) {
+    uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
+    if (lanes_bytes != 0) {  // Else nobody sent even an empty cell: nothing can be padded.
+      const uint32_t padding = run.bytes() - group.result_bytes(slot);
+      std::memset(group.result(slot) + wire::kHeaderBytes + lanes_bytes, 0, padding);
+      lanes_bytes += padding;
+    }
+    seal_result(job, group, slot, written_header(group, slot));
+  }
+  return run.count();
+}
+
+/// As many of the first ones as may be put in order of their lengths (P25). @return how many.
+size_t ShardHost::seal_compact(Job& job, Group& group, std::span<uint16_t> slots) {
+  const double ns_per_byte = group.sending.ns_per_byte();
+  const auto length = [&](uint16_t slot) { return group.result_bytes(slot); };
+  SortedStretch stretch(ns_per_byte);
+  for (const uint16_t slot : slots) {
+    if (!is_compact(group, slot) || !stretch.admits(length(slot))) break;
+  }
+  const auto sorted = slots.first(stretch.count());
+  std::ranges::stable_sort(sorted, {}, length);
+  for (std::span<const uint16_t> left = sorted; !left.empty();) {
+    SortedRun run(ns_per_byte);
+    for (const uint16_t slot : left) {
+      if (!run.admits(length(slot))) break;
+    }
+    for (const uint16_t slot : left.first(run.count())) {
+      uint32_t& lanes_bytes = group.result_lanes[group.version_index(slot)];
+      const uint32_t padded = lanes_bytes + run.bytes() - length(slot);
+      wire::pad_compact(group.result(slot) + wire::kHeaderBytes, lanes_bytes, padded);
+      lanes_bytes = padded;
+      seal_result(job, group, slot, written_header(group, slot));
+    }
+    left = left.subspan(run.count());
+  }
+  return sorted.size();
+}
+
+wire::Header ShardHost::written_header(Group& group, uint16_t slot) {
+  wire::Header header;
+  const auto parsed = wire::parse({group.result(slot), wire::kHeaderBytes}, header);
+  SUMCAST_ASSERT(parsed == wire::ParseError::kNone);
+  return header;
+}
+
+bool ShardHost::is_compact(Group& group, uint16_t slot) {
+  return (written_header(group, slot).flags & wire::kFlagCompact) != 0;
 }
 
 wire::Header ShardHost::result_header(const Group& group, uint16_t slot,
@@ -260,7 +337,7 @@ void ShardHost::seal_result(Job& job, Group& group, uint16_t slot, wire::Header 
   job.signer.seal(header, {out + wire::kHeaderBytes, lanes_bytes}, out,
                   out + wire::kHeaderBytes + lanes_bytes);
   if (lanes_bytes != 0 && group.has_quiet[group.version_index(slot)]) {
-    header.flags |= wire::kFlagQuiet;
+    header.flags = static_cast<uint8_t>((header.flags | wire::kFlagQuiet) & ~wire::kFlagCompact);
     std::byte* empty = group.empty_result(slot);
     job.signer.seal(header, {}, empty, empty + wire::kHeaderBytes);
   }

@@ -34,6 +34,7 @@ ShardHost::Group::Group(Job& owner, const control::GroupPlan& plan, size_t tag,
       result_lanes(2 * size_t{config.slots}),
       open_measure(config.slots),
       open_kind(config.slots),
+      open_compact(config.slots),
       has_quiet(2 * size_t{config.slots}) {
   completed.reserve(config.slots);
   unsealed.reserve(config.slots);

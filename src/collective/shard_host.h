@@ -66,6 +66,7 @@ enum class ShardWork : uint8_t {
   kBytesSent,
   kMulticast,  ///< Of the packets sent, those that went to all at once.
   kUntuned,    ///< Listeners that hear no more (P19).
+  kCompact,    ///< Of the results, those that leave without blocks of zeros (P25).
   kCount_
 };
 
@@ -170,11 +171,17 @@ class ShardHost {
   void on_datagram(const Arrival& in);
   void on_contribution(Job& job, const wire::Header& header, std::span<const std::byte> lanes,
                        net::BufferIndex buffer, bool copy, Instant now);
-  void note_completion(Job& job, const Group& group, uint16_t slot, const wire::Header& header);
+  void note_completion(Job& job, Group& group, uint16_t slot, const wire::Header& header);
   void complete(Job& job, Group& group, uint16_t slot, const wire::Header& header);
   static wire::Header result_header(const Group& group, uint16_t slot, const wire::Header& request);
   void seal_result(Job& job, Group& group, uint16_t slot, wire::Header header);
-  void seal_rows(Job& job, Group& group);
+  void seal_padded(Job& job, Group& group);
+  size_t seal_rows(Job& job, Group& group, std::span<const uint16_t> slots);
+  size_t seal_compact(Job& job, Group& group, std::span<uint16_t> slots);
+  bool make_compact(Group& group, uint16_t slot);
+  /// Of a stored result.
+  static wire::Header written_header(Group& group, uint16_t slot);
+  static bool is_compact(Group& group, uint16_t slot);
   void report_mismatch(Job& job, Group& group, uint16_t slot, const wire::Header& header);
   void on_probe(Job& job, Rank rank, std::span<const std::byte> notes, Instant now);
   void on_gap(Job& job, Rank rank, std::span<const std::byte> notes);

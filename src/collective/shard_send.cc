@@ -23,7 +23,10 @@ bool ShardHost::flush(Instant now) {
   dirty.swap(dirty_);
   thread_local std::vector<uint16_t> slots;
   for (Group* group : dirty) {
-    seal_rows(group->job, *group);
+    seal_padded(group->job, *group);
+    uint64_t bytes = 0;
+    for (const uint16_t slot : group->completed) bytes += group->result_bytes(slot);
+    group->sending.on_batch(now, bytes);
     fan_out(*group);
     slots.assign(group->completed.begin(), group->completed.end());
     group->completed.clear();
@@ -146,7 +149,7 @@ void ShardHost::send_run(Group& group, uint16_t member, Outlet* outlet,
 
 /// What a full socket buffer refused goes out later, unless a newer result has taken its place.
 void ShardHost::retry_blocked() {
-  for (Group* group : dirty_) seal_rows(group->job, *group);  // A blocked slot may be among them.
+  for (Group* group : dirty_) seal_padded(group->job, *group);  // A blocked slot may be among them.
   retry_at_ = Instant::never();
   std::vector<Repair> blocked;
   blocked.swap(blocked_);
@@ -169,10 +172,8 @@ bool ShardHost::deliver_locally(Group& group, std::span<const uint16_t> slots, I
   if (job.local == nullptr || group.member_of_rank[job.local_rank->value] < 0) return false;
   const auto member = static_cast<uint16_t>(group.member_of_rank[job.local_rank->value]);
   for (const uint16_t slot : slots) {
-    wire::Header header;
+    wire::Header header = written_header(group, slot);
     const std::byte* result = group.result(slot);
-    const auto parsed = wire::parse({result, wire::kHeaderBytes}, header);
-    SUMCAST_ASSERT(parsed == wire::ParseError::kNone);
     const bool wants = group.pool.wants_lanes(slot, member);
     if (!wants) header.flags |= wire::kFlagQuiet;
     const uint32_t bytes = wants ? group.result_lanes[group.version_index(slot)] : 0;

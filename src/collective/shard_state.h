@@ -3,6 +3,7 @@
 #pragma once
 
 #include "collective/shard_host.h"
+#include "core/throughput.h"
 
 namespace sumcast::collective {
 
@@ -67,9 +68,11 @@ struct ShardHost::Group {
   std::vector<uint32_t> result_lanes;  // [2][slots]: bytes.
   std::vector<uint32_t> open_measure;  // [slots]: of the open phase's non-empty addends.
   std::vector<uint32_t> open_kind;     // [slots]: what the open phase's lanes are (kind_of).
+  std::vector<uint8_t> open_compact;   // [slots]: did an addend come without blocks of zeros?
   std::vector<uint8_t> has_quiet;      // [2][slots]
+  core::Throughput sending;            // Of results, one copy each.
   std::vector<uint16_t> completed;     // To be fanned out.
-  std::vector<uint16_t> unsealed;      // Of these, rows whose length is not yet settled.
+  std::vector<uint16_t> unsealed;      // Of these, those whose length is not yet settled.
   bool poisoned = false;               // A mismatch was reported: nothing completes any more.
 
   uint16_t members() const { return static_cast<uint16_t>(ranks.size()); }

@@ -30,6 +30,7 @@ struct Cluster {
     /// loopback.
     const net::NamespacePair* hosts = nullptr;
     size_t listeners = SIZE_MAX;  ///< Engines beyond so many want no multicast.
+    bool compact_always = false;
   };
 
   explicit Cluster(size_t world, Options options) : options_(options) {
@@ -46,6 +47,7 @@ struct Cluster {
       e.faults.seed = i + 1;
       e.flows = options.flows;
       e.multicast = i < options.listeners;
+      e.compact_always = options.compact_always;
       const auto there = on_host_of(i);
       if (options_.hosts != nullptr) {
         e.local = *net::parse_endpoint(is_on_host_a(i) ? "10.77.0.1:0" : "10.77.0.2:0");

@@ -24,7 +24,7 @@
 namespace sumcast::control {
 
 /// Version of this vocabulary; both hellos carry it and must agree.
-inline constexpr uint32_t kProtocol = 4;
+inline constexpr uint32_t kProtocol = 5;
 /// Longest body of a frame: the welcome to 1,024 members with all their texts at the limit.
 inline constexpr size_t kBodyBytesMax = size_t{4} << 20;
 /// Longest text in a message; encoding cuts what is longer.

@@ -60,13 +60,15 @@ constexpr std::array<CounterInfo, kVerdicts + kWorks> kTable = {{
      "Of the datagrams sent, those that went to all listening workers at once"},
     {id(ShardWork::kUntuned), "sumcast_multicast_lost_listeners_total", "workers",
      "Workers that stopped hearing multicast and are answered one by one since"},
+    {id(ShardWork::kCompact), "sumcast_compact_results_total", "slots",
+     "Of the sums completed, those that travel without blocks of zeros"},
 }};
 
 constexpr std::array<std::string_view, kVerdicts + kWorks> kKeys = {
-    "received",   "accepted",  "duplicate",    "answered",      "stale",        "mismatch",
-    "foreign",    "malformed", "unknown_job",  "unauthentic",   "control",      "results",
-    "repairs",    "asks",      "blocked",      "send_failures", "bytes_folded", "operations",
-    "tx_packets", "tx_bytes",  "tx_multicast", "lost_listeners"};
+    "received",   "accepted",  "duplicate",    "answered",       "stale",        "mismatch",
+    "foreign",    "malformed", "unknown_job",  "unauthentic",    "control",      "results",
+    "repairs",    "asks",      "blocked",      "send_failures",  "bytes_folded", "operations",
+    "tx_packets", "tx_bytes",  "tx_multicast", "lost_listeners", "compact"};
 
 }  // namespace
 

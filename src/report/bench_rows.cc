@@ -30,6 +30,7 @@ std::string to_json_line(const BenchRow& row) {
                      {"time_out_of_place_us", or_null(row.time_out_of_place_us)},
                      {"algbw_GBps", row.algbw_GBps},
                      {"busbw_GBps", row.busbw_GBps},
+                     {"density", row.density},
                      {"bound_us", or_null(row.bound_us)},
                      {"tx_bytes_per_worker", or_null(row.tx_bytes_per_worker)},
                      {"cpu_s_per_GB", or_null(row.cpu_s_per_GB)},

@@ -23,8 +23,9 @@ struct BenchRow {
   double time_us_min = 0.0;
   double time_us_max = 0.0;
   std::optional<double> time_out_of_place_us;  ///< Median of that half, where there is one.
-  double algbw_GBps = 0.0;         ///< bytes / time, in 1e9 bytes per second.
-  double busbw_GBps = 0.0;         ///< algbw times the collective's factor.
+  double algbw_GBps = 0.0;                     ///< bytes / time, in 1e9 bytes per second.
+  double busbw_GBps = 0.0;                     ///< algbw times the collective's factor.
+  double density = 1;              ///< Share of a rank's pieces of 64 bytes that are not zeros.
   std::optional<double> bound_us;  ///< What the links alone would take; empty if unshaped.
   std::optional<uint64_t> tx_bytes_per_worker;  ///< Per operation, the most of any host.
   std::optional<double> cpu_s_per_GB;  ///< All processes and softirq, per 1e9 bytes of tensor.

@@ -6,7 +6,7 @@
 //
 //   0  version:4 kind:4      which protocol, which datagram
 //   1  type:4 reduction:4    what the lanes are and how they are combined
-//   2  format:4 flags:4      how lanes travel; kFlagQuiet, kFlagRows
+//   2  format:4 flags:4      how lanes travel; kFlagQuiet, kFlagRows, kFlagCompact
 //   3  epoch                 low 8 bits of the membership epoch
 //   4  sender                worker: rank in the job; aggregator: kShardBit | shard
 //   6  slot                  slot in the shard's pool of this job
@@ -61,6 +61,8 @@ inline constexpr uint8_t kKindReserved = 6;
 inline constexpr uint8_t kFlagQuiet = 1;
 /// The payload is rows of a cell (numeric/rows.h), not all of a chunk's lanes.
 inline constexpr uint8_t kFlagRows = 2;
+/// The payload is a chunk's lanes without its blocks of zeros (wire/compact.h).
+inline constexpr uint8_t kFlagCompact = 4;
 
 struct Header {
   Kind kind = Kind::kContribution;

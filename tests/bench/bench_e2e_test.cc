@@ -1,5 +1,6 @@
 // The bench from end to end, small: a cluster of its own, losses injected, every element checked.
 // How fast anything is, is not looked at.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,6 +67,24 @@ TEST(Bench, WireFormatsAndOtherCollectivesAreCheckedToo) {
     ASSERT_EQ(outcome.rows.size(), 1u) << words;
     EXPECT_EQ(outcome.rows[0].at("wrong"), 0) << outcome.rows[0].dump();
   }
+}
+
+/// On links that are slow enough for it to pay, as soon as that is known: in the first operation.
+TEST(Bench, TensorsOfZerosForTheMostPartTakeFewerBytes) {
+  std::map<double, uint64_t> sent;
+  for (const double density : {1.0, 0.02}) {
+    const Outcome outcome =
+        bench("--workers 2 --rate 200mbit -b 4M -n 3 -w 1 --loss 0.01 --density " +
+              std::to_string(density));
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status.describe();
+    ASSERT_EQ(outcome.rows.size(), 1u);
+    EXPECT_EQ(outcome.rows[0].at("wrong"), 0);
+    EXPECT_EQ(outcome.rows[0].at("density"), density);
+    if (outcome.rows[0].at("tx_bytes_per_worker").is_null())
+      GTEST_SKIP() << "links have no counter";
+    sent[density] = outcome.rows[0].at("tx_bytes_per_worker");
+  }
+  EXPECT_LT(sent[0.02], sent[1.0] / 4);
 }
 
 TEST(Bench, AFlagThatDoesNotExistIsRefused) {
