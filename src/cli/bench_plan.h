@@ -53,6 +53,7 @@ struct BenchFlags {
   std::string collective = "all_reduce";
   double loss = 0, duplicate = 0, reorder = 0;
   std::string delay = "0";
+  std::string skew = "0";
   uint64_t seed = 1;
   bool insecure = false;
   uint32_t flows = 1;
@@ -123,6 +124,7 @@ struct BenchPlan {
   Collective collective = Collective::kAllReduce;
   uint64_t rate_bits_per_second = 0;
   net::FaultPlan faults;
+  Duration skew{};  ///< Ranks begin a block up to so far apart.
   Duration timeout{};
   std::vector<ContenderSpec> contenders;
   std::string reference;

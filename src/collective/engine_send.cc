@@ -273,8 +273,8 @@ void Engine::send_remote(Path& path, Window& window, std::span<const core::Outgo
       const auto& [place, lanes] = staged[count];
       std::byte* cell = cells_.data() + count * kCellBytes;
       std::byte* next_cell = cell + kCellBytes;
-      signer_->seal(contribution_header(window, item, operation, place), lanes,
-                    cell + wire::kTagBytes, next_cell);
+      window.sent[item.slot] = signer_->seal(contribution_header(window, item, operation, place),
+                                             lanes, cell + wire::kTagBytes, next_cell);
       if (count == 0) {
         parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
       } else if (tag != 0) {
@@ -327,6 +327,7 @@ void Engine::send_notes(Path& path, wire::Kind kind, uint16_t slot_base,
   }
   wire::Header header;
   header.kind = kind;
+  header.total_or_next = path.heard;
   send_small(path, 0, header, std::span(notes).first(wants.size() * wire::kNoteBytes));
 }
 
