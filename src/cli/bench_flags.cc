@@ -67,7 +67,10 @@ void add_own_flags(CLI::App& app, BenchFlags& flags) {
   app.add_option("--dup", flags.duplicate, "Share that arrives twice");
   app.add_option("--reorder", flags.reorder, "Share that is overtaken by others");
   app.add_option("--delay", flags.delay, "Added to every datagram, such as 2ms");
-  app.add_option("--seed", flags.seed, "Of faults and data")->default_str("1");
+  app.add_option("--skew", flags.skew,
+                 "Ranks begin up to so far apart, as in training, such as 10ms; times count from "
+                 "when the last begins");
+  app.add_option("--seed", flags.seed, "Of faults, skew and data")->default_str("1");
   app.add_flag("--insecure", flags.insecure, "No keys and no tags");
   app.add_option("--flows", flags.flows, "UDP flows of a worker, 1 to 8")->default_str("1");
   app.add_option("--window", flags.window, "Datagrams in flight; default: by socket buffers");

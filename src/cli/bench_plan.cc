@@ -25,6 +25,7 @@ constexpr std::array<Algorithm, 6> kAlgorithms = {
 constexpr uint64_t kBytesMax = uint64_t{1} << 40;
 constexpr uint32_t kIterationsMax = 1'000'000;
 constexpr uint64_t kPartAlignment = 16;
+constexpr Duration kSkewMax = 1s;
 
 tl::unexpected<Error> refuse(std::string_view flag, std::string_view value,
                              std::string_view allowed) {
@@ -205,6 +206,10 @@ Result<void> parse_environment(BenchPlan& plan) {
   }
   const auto delay = runtime::parse_duration(flags.delay);
   if (!delay) return refuse("--delay", flags.delay, "a time such as 2ms");
+  const auto skew = runtime::parse_duration(flags.skew);
+  if (!skew || *skew > kSkewMax)
+    return refuse("--skew", flags.skew, "a time up to 1s, such as 10ms");
+  plan.skew = *skew;
   plan.faults.loss = flags.loss;
   plan.faults.duplicate = flags.duplicate;
   plan.faults.reorder = flags.reorder;
@@ -273,6 +278,10 @@ Result<void> check_combination(const BenchPlan& plan, ElementType type, Reductio
       return fail(
           ErrorCode::kUnsupported,
           fmt::format("{}: faults are injected in Sumcast's own transport only", spec.name));
+    }
+    if (spec.kind != ContenderSpec::Kind::kAlgorithm && plan.skew > Duration{0}) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: --skew delays Sumcast's own ranks only", spec.name));
     }
   }
   return {};

@@ -54,6 +54,7 @@ struct BenchFlags {
   double density = 1;
   double loss = 0, duplicate = 0, reorder = 0;
   std::string delay = "0";
+  std::string skew = "0";
   uint64_t seed = 1;
   bool insecure = false;
   uint32_t flows = 1;
@@ -127,6 +128,7 @@ struct BenchPlan {
   Collective collective = Collective::kAllReduce;
   uint64_t rate_bits_per_second = 0;
   net::FaultPlan faults;
+  Duration skew{};  ///< Ranks begin a block up to so far apart.
   Duration timeout{};
   std::vector<ContenderSpec> contenders;
   std::string reference;

@@ -127,6 +127,7 @@ TEST(BenchPlan, RefusesWithALineThatNamesTheFlag) {
   EXPECT_THAT(with([](BenchFlags& f) { f.workers = 257; }), HasSubstr("1 to 256"));
   EXPECT_THAT(with([](BenchFlags& f) { f.loss = 1.5; }), HasSubstr("loss"));
   EXPECT_THAT(with([](BenchFlags& f) { f.delay = "3"; }), HasSubstr("--delay"));
+  EXPECT_THAT(with([](BenchFlags& f) { f.skew = "2s"; }), HasSubstr("--skew"));
   EXPECT_THAT(with([](BenchFlags& f) { f.algorithms = "tree"; }), HasSubstr("halving-doubling"));
   EXPECT_THAT(with([](BenchFlags& f) { f.algorithms = "ring,ring"; }), HasSubstr("twice"));
   EXPECT_THAT(with([](BenchFlags& f) { f.peers = "nccl"; }), HasSubstr("mpich"));
@@ -152,6 +153,12 @@ TEST(BenchPlan, RefusesWhatDoesNotGoTogether) {
   lossy.peers = "gloo";
   lossy.loss = 0.01;
   EXPECT_THAT(error_of(lossy), HasSubstr("own transport"));
+  BenchFlags skewed;
+  skewed.algorithms = "direct,wire";
+  skewed.skew = "10ms";
+  EXPECT_THAT(error_of(skewed), HasSubstr("wire: --skew"));
+  skewed.algorithms = "direct";
+  EXPECT_EQ(plan_bench(skewed)->skew, 10ms);
   BenchFlags typed;
   typed.peers = "gloo";
   typed.type = "double";

@@ -7,9 +7,9 @@
 //   go <start, ns of CLOCK_MONOTONIC>             done <wall ns> <cpu ns> <retransmits so far>
 //   check                                         wrong <elements>
 //
-// Any reply may be "error <text>" instead. All ranks are told the same start, a moment ahead: the
-// clock is one for all namespaces of a machine, so they begin together without a datagram.
-// Pure: text in, values out.
+// Any reply may be "error <text>" instead. All ranks are told a start, a moment ahead: the clock
+// is one for all namespaces of a machine, so they begin together, or with --skew as far apart as
+// the driver likes, without a datagram. Pure: text in, values out.
 #pragma once
 
 #include <cstdint>

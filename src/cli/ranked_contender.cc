@@ -1,6 +1,9 @@
 // A contender that is one `sumcast bench-worker` per rank: an algorithm of the library, or `wire`.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/prng.h"
 #include "cli/bench_contender.h"
 #include "cli/bench_protocol.h"
 #include "cli/bench_statistics.h"
@@ -17,7 +20,7 @@ constexpr Duration kPreparePatience = 10min;
 class RankedContender final : public Contender {
  public:
   RankedContender(const ContenderSpec& spec, BenchSite& site)
-      : Contender(spec), site_(site), plan_(site.plan()) {}
+      : Contender(spec), site_(site), plan_(site.plan()), lag_(site.plan().flags.seed) {}
 
   bool has_half(const BenchCase& bench, Half half) const override {
     return half == Half::kInPlace || (!is_wire() && has_out_of_place(bench.collective));
@@ -34,6 +37,7 @@ class RankedContender final : public Contender {
   Result<WorkerOptions> common_options();
   Result<void> start_echo(const WorkerOptions& options);
   Result<void> spawn_workers(WorkerOptions options);
+  Result<void> tell(size_t rank, const Command& command);
   /// Sends a command to all ranks, then collects a reply of that kind from each.
   Result<std::vector<Reply>> ask_all(const Command& command, Reply::Kind expected,
                                      Duration patience);
@@ -47,6 +51,7 @@ class RankedContender final : public Contender {
   std::vector<lab::Process> workers_;
   std::vector<uint64_t> retransmits_;  ///< By rank, so far.
   uint32_t payload_bytes_ = 0;
+  Prng lag_;
 };
 
 Result<WorkerOptions> RankedContender::common_options() {
@@ -153,16 +158,26 @@ Result<void> RankedContender::turn(Half half, Meter& meter, Tally& tally) {
   Command go;
   go.kind = Command::Kind::kGo;
   // Time for all ranks to read the line: they share few processors.
-  go.start = runtime::monotonic_now() + 2ms + workers_.size() * 100us;
-  const Duration patience = plan_.timeout * bench_.operations + 10s;
-  const auto done = ask_all(go, Reply::Kind::kDone, patience);
+  const Instant first = runtime::monotonic_now() + 2ms + workers_.size() * 100us;
+  std::vector<Duration> lags(workers_.size());  // Behind the first; with --skew.
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (plan_.skew > Duration{0}) {
+      lags[rank] = Duration(lag_.below(static_cast<uint64_t>(plan_.skew.count())));
+    }
+    go.start = first + lags[rank];
+    if (Result<void> told = tell(rank, go); !told) return told;
+  }
+  const Duration last = *std::ranges::max_element(lags);
+  const Duration patience = last + plan_.timeout * bench_.operations + 10s;
+  const auto done = collect(Reply::Kind::kDone, patience);
   if (!done) return fail(done.error());
   if (Result<void> stopped = meter.stop(bench_.operations, tally); !stopped) return stopped;
 
   std::vector<double> times;
   for (size_t rank = 0; rank < done->size(); ++rank) {
     const Reply& reply = (*done)[rank];
-    const Duration time = plan_.flags.cpu_time ? reply.cpu : reply.wall;
+    const Duration waited = last - lags[rank];  // For the last rank to begin.
+    const Duration time = plan_.flags.cpu_time ? reply.cpu : reply.wall - waited;
     times.push_back(static_cast<double>(time.count()) / 1e3 / bench_.operations);
     tally.retransmits = tally.retransmits.value_or(0) + reply.retransmits - retransmits_[rank];
     retransmits_[rank] = reply.retransmits;
@@ -177,13 +192,16 @@ Result<void> RankedContender::turn(Half half, Meter& meter, Tally& tally) {
   return {};
 }
 
+Result<void> RankedContender::tell(size_t rank, const Command& command) {
+  Result<void> written = workers_[rank].write_input(to_line(command) + "\n");
+  if (!written) return fail(explain(rank, written.error()));
+  return {};
+}
+
 Result<std::vector<Reply>> RankedContender::ask_all(const Command& command, Reply::Kind expected,
                                                     Duration patience) {
-  const std::string line = to_line(command) + "\n";
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
-    if (Result<void> written = workers_[rank].write_input(line); !written) {
-      return fail(explain(rank, written.error()));
-    }
+    if (Result<void> told = tell(rank, command); !told) return fail(told.error());
   }
   return collect(expected, patience);
 }

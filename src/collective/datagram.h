@@ -78,6 +78,12 @@ class SortedStretch {
   uint32_t count_ = 0, bytes_ = 0;
 };
 
+/// `chunk` of kAsk (P6).
+enum class Asking : uint32_t {
+  kSendAgain = 0,  ///< These contributions are missing here.
+  kHasLeft = 1,    ///< These results left before this: what has not come of them was lost.
+};
+
 /// Signs what one sender sends, and counts it (P14). Without a key it only counts.
 class Signer {
  public:
@@ -89,14 +95,16 @@ class Signer {
 
   /// Completes `header` (sender and counter), writes it to `header_out` (32 bytes) and, with a key,
   /// the tag over it and `payload` to `tag_out` (16 bytes).
-  void seal(wire::Header header, std::span<const std::byte> payload, std::byte* header_out,
-            std::byte* tag_out) {
+  /// @return the counter, as it travels.
+  uint32_t seal(wire::Header header, std::span<const std::byte> payload, std::byte* header_out,
+                std::byte* tag_out) {
     header.sender = sender_;
     header.counter = static_cast<uint32_t>(++counter_);
     wire::write(header, header_out);
     if (tagger_) {
       tagger_->sign(sender_, counter_, {header_out, wire::kHeaderBytes}, payload, tag_out);
     }
+    return header.counter;
   }
 
  private:

@@ -326,6 +326,23 @@ void Engine::run_background() {
   }
 }
 
+/// All that was received is handled: results that left the shard, and have not come, were lost
+/// (P6).
+void Engine::probe_again(Window& window) {
+  std::erase_if(window.left, [&](const core::Want& want) {
+    const auto expected = window.core.expectation(want.slot);
+    return !expected.in_flight || expected.phase != want.phase_or_number;
+  });
+  counters_.probes += window.left.size();
+  counters_.probes_again += window.left.size();
+  for (std::span<const core::Want> rest = window.left; !rest.empty();) {
+    const auto part = rest.first(std::min<size_t>(rest.size(), kNotesMax));
+    send_notes(window.path, wire::Kind::kProbe, window.group.plan.slot_base.value, part);
+    rest = rest.subspan(part.size());
+  }
+  window.left.clear();
+}
+
 void Engine::run_timers(Instant now) {
   if (faults_.active()) {
     faults_.release_due(now, [&](std::span<const std::byte> datagram, uint32_t origin) {
@@ -343,6 +360,7 @@ void Engine::run_timers(Instant now) {
     for (auto& route : group->windows) {
       for (auto& window : route) {
         if (window->path.local || window->core.idle()) continue;
+        if (!window->left.empty()) probe_again(*window);
         if (window->deadline() > now) continue;
         BoundedList<core::Want> probes(probe_memory), gaps(gap_memory);
         const Duration patience = window->silent(now) ? window->patience() : window->path.rtt.rto();

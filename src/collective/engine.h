@@ -59,6 +59,9 @@ struct EngineOptions {
 struct EngineCounters {
   uint64_t results = 0, duplicates = 0, stale = 0, malformed = 0, unauthentic = 0;
   uint64_t contributions = 0, compact = 0, repeats = 0, probes = 0, gaps = 0, asks = 0, blocked = 0;
+  uint64_t asks_crossed = 0;  ///< Of the asks, those for contributions on their way.
+  uint64_t told = 0;          ///< Probed results that were on their way, by the shard's word.
+  uint64_t probes_again = 0;  ///< Of the probes, those for such results that did not come.
   uint64_t send_failures = 0;
 };
 
@@ -181,7 +184,9 @@ class Engine final : public LocalMember {
   void on_datagram(std::span<const std::byte> datagram, const Path* heard, Instant now);
   void on_result(Path& path, const wire::Header& header, std::span<const std::byte> lanes,
                  bool heard, Instant now);
-  void on_ask(Path& path, std::span<const std::byte> notes, Instant now);
+  void on_ask(Path& path, const wire::Header& header, std::span<const std::byte> notes,
+              Instant now);
+  static bool is_on_its_way(const Window& window, uint16_t slot, uint32_t shard_heard, Instant now);
   void on_local_result(const wire::Header& header, std::span<const std::byte> lanes,
                        Instant now) override;
   static bool is_storable(const Operation& operation, const Staged& arrived);
@@ -189,6 +194,7 @@ class Engine final : public LocalMember {
   void finish(Group& group, const OperationPtr& operation, std::optional<Error> error, Instant now);
 
   // engine.cc
+  void probe_again(Window& window);
   void run_timers(Instant now);
   Instant next_deadline() const;
   void drive_once(std::unique_lock<std::mutex>& lock, Instant until);

@@ -69,13 +69,12 @@ void Engine::on_datagram(std::span<const std::byte> datagram, const Path* heard,
     ++counters_.unauthentic;
     return;
   }
-  if (heard != nullptr) {
-    if (heard != path) {  // Sent by one shard in another's name.
-      ++counters_.unauthentic;
-      return;
-    }
-    note_heard(*path, now);
+  if (heard != nullptr && heard != path) {  // Sent by one shard in another's name.
+    ++counters_.unauthentic;
+    return;
   }
+  if (serial_before(path->heard, header.counter)) path->heard = header.counter;
+  if (heard != nullptr) note_heard(*path, now);
   const size_t tag = signer_->tag_bytes();
   const auto payload =
       datagram.subspan(wire::kHeaderBytes, datagram.size() - wire::kHeaderBytes - tag);
@@ -83,7 +82,7 @@ void Engine::on_datagram(std::span<const std::byte> datagram, const Path* heard,
     case wire::Kind::kResult:
       return on_result(*path, header, payload, heard != nullptr, now);
     case wire::Kind::kAsk:
-      return on_ask(*path, payload, now);
+      return on_ask(*path, header, payload, now);
     case wire::Kind::kChallenge:
       return on_challenge(*path, header, payload);
     case wire::Kind::kHelloAck:
@@ -244,19 +243,41 @@ void Engine::finish(Group& group, const OperationPtr& operation, std::optional<E
   if (callers_waiting_ > 1 || background_driving_) changed_.notify_all();
 }
 
-void Engine::on_ask(Path& path, std::span<const std::byte> notes, Instant now) {
+/// P6. Notes about what has changed meanwhile are overtaken by events, and change nothing.
+void Engine::on_ask(Path& path, const wire::Header& header, std::span<const std::byte> notes,
+                    Instant now) {
+  const bool has_left = header.chunk == static_cast<uint32_t>(Asking::kHasLeft);
   for (size_t at = 0; at + wire::kNoteBytes <= notes.size(); at += wire::kNoteBytes) {
     const wire::Note note = wire::read_note(notes.data() + at);
     Group* group = note.slot < group_of_slot_.size() ? group_of_slot_[note.slot] : nullptr;
     if (group == nullptr) continue;
-    ++counters_.asks;
+    ++(has_left ? counters_.told : counters_.asks);
     for (auto& window : group->windows[static_cast<size_t>(path.route)]) {
       if (&window->path != &path) continue;
       const auto slot = static_cast<uint16_t>(note.slot - group->plan.slot_base.value);
-      if (path.rtt.has_sample() && window->core.crosses(slot, now, path.rtt.surely())) continue;
-      window->core.on_ask(slot, note.phase_or_number);
+      if (has_left) {
+        const auto expected = window->core.expectation(slot);
+        if (expected.in_flight && expected.phase == note.phase_or_number &&
+            window->left.size() < window->core.config().slots) {
+          window->left.push_back(core::Want{slot, note.phase_or_number, note.digest});
+        }
+      } else if (is_on_its_way(*window, slot, header.total_or_next, now)) {
+        ++counters_.asks_crossed;
+      } else {
+        window->core.on_ask(slot, note.phase_or_number);
+      }
     }
   }
+}
+
+/// Did the slot's contribution leave after all that the shard had heard when it asked, or so
+/// shortly ago that it cannot have been there?
+bool Engine::is_on_its_way(const Window& window, uint16_t slot, uint32_t shard_heard, Instant now) {
+  if (window.core.expectation(slot).in_flight && serial_before(shard_heard, window.sent[slot])) {
+    return true;
+  }
+  const core::RttEstimator& rtt = window.path.rtt;
+  return rtt.has_sample() && window.core.crosses(slot, now, rtt.surely());
 }
 
 }  // namespace sumcast::collective

@@ -361,8 +361,9 @@ bool Engine::send_run(Path& path, Window& window, std::span<const core::Outgoing
     const std::span<const std::byte> lanes = staged[i].lanes;
     std::byte* cell = cells_.data() + i * kCellBytes;
     std::byte* next_cell = cell + kCellBytes;
-    signer_->seal(contribution_header(window, items[i], operation, staged[i]), lanes,
-                  cell + wire::kTagBytes, next_cell);
+    window.sent[items[i].slot] =
+        signer_->seal(contribution_header(window, items[i], operation, staged[i]), lanes,
+                      cell + wire::kTagBytes, next_cell);
     if (i == 0 || tag == 0) {
       parts[part_count++] = iovec{cell + wire::kTagBytes, wire::kHeaderBytes};
     } else {
@@ -412,6 +413,7 @@ void Engine::send_notes(Path& path, wire::Kind kind, uint16_t slot_base,
   }
   wire::Header header;
   header.kind = kind;
+  header.total_or_next = path.heard;
   send_small(path, 0, header, std::span(notes).first(wants.size() * wire::kNoteBytes));
 }
 

@@ -22,6 +22,7 @@ struct Engine::Path {
   std::vector<std::unique_ptr<net::UdpSocket>> sockets;  // Connected flows; empty: direct_socket_.
   uint16_t next_flow = 0;
   std::optional<Verifier> verifier;
+  uint32_t heard = 0;  // Counter of the shard's newest datagram.
   core::RttEstimator rtt;
   uint32_t in_flight = 0;
   core::CongestionWindow congestion;
@@ -64,14 +65,17 @@ struct Engine::Window {
         shard(index),
         memory(core::SendWindow::bytes_needed(config)),
         core(config, memory),
-        operations(config.operations) {}
+        operations(config.operations),
+        sent(config.slots) {}
   Group& group;
   Path& path;
   uint32_t shard;  // Index among the shards of the group on this route.
   std::vector<std::byte> memory;
   core::SendWindow core;
   std::vector<OperationPtr> operations;  // By ticket modulo size.
+  std::vector<uint32_t> sent;            // By slot: the counter of its last contribution.
   uint32_t next_slot = 0;                // Where the next operation's first chunk lies.
+  std::vector<core::Want> left;          // Results that left the shard before it said so.
   Instant heard_at{};                    // Of the last result.
   /// The timeout in force: once nothing more can be sent, silence alone is suspicious.
   Duration patience() const {

@@ -334,8 +334,8 @@ wire::Header ShardHost::result_header(const Group& group, uint16_t slot,
 void ShardHost::seal_result(Job& job, Group& group, uint16_t slot, wire::Header header) {
   const uint32_t lanes_bytes = group.result_lanes[group.version_index(slot)];
   std::byte* out = group.result(slot);
-  job.signer.seal(header, {out + wire::kHeaderBytes, lanes_bytes}, out,
-                  out + wire::kHeaderBytes + lanes_bytes);
+  group.result_counter[group.version_index(slot)] = job.signer.seal(
+      header, {out + wire::kHeaderBytes, lanes_bytes}, out, out + wire::kHeaderBytes + lanes_bytes);
   if (lanes_bytes != 0 && group.has_quiet[group.version_index(slot)]) {
     header.flags = static_cast<uint8_t>((header.flags | wire::kFlagQuiet) & ~wire::kFlagCompact);
     std::byte* empty = group.empty_result(slot);

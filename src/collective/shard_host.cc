@@ -32,6 +32,7 @@ ShardHost::Group::Group(Job& owner, const control::GroupPlan& plan, size_t tag,
       results(2 * size_t{config.slots} * result_stride),
       empty_results(2 * size_t{config.slots} * (wire::kHeaderBytes + wire::kTagBytes)),
       result_lanes(2 * size_t{config.slots}),
+      result_counter(2 * size_t{config.slots}),
       open_measure(config.slots),
       open_kind(config.slots),
       open_compact(config.slots),
@@ -158,6 +159,7 @@ void ShardHost::close_group(Incarnation incarnation, GroupId id) {
     const auto of_group = [&](const Repair& r) { return r.group == group.get(); };
     std::erase_if(repairs_, of_group);
     std::erase_if(blocked_, of_group);
+    std::erase_if(told_, of_group);
     group.reset();
     return;
   }
@@ -242,6 +244,8 @@ void ShardHost::on_datagram(const Arrival& in) {
   if (header.sender >= job.members.size() || !job.members[header.sender].verifier.open(in.bytes)) {
     return counters_.add(ShardCount::kUnauthentic);
   }
+  uint32_t& heard = job.members[header.sender].heard;
+  if (serial_before(heard, header.counter)) heard = header.counter;
   const size_t tag = job.signer.tag_bytes();
   const auto payload =
       in.bytes.subspan(wire::kHeaderBytes, in.bytes.size() - wire::kHeaderBytes - tag);
@@ -251,7 +255,7 @@ void ShardHost::on_datagram(const Arrival& in) {
   counters_.add(ShardCount::kControl);
   switch (header.kind) {
     case wire::Kind::kProbe:
-      return on_probe(job, Rank(header.sender), payload, in.now);
+      return on_probe(job, header, payload, in.now);
     case wire::Kind::kGap:
       return on_gap(job, Rank(header.sender), payload);
     case wire::Kind::kHello:
@@ -279,6 +283,7 @@ void ShardHost::on_timeout(Instant now) {
       if (!group || group->poisoned || now < group->pool.next_deadline()) continue;
       BoundedList<core::Ask> asks(memory);
       group->pool.on_timeout(now, asks);
+      counters_.add(ShardWork::kAsksOvertaken, asks.size());
       send_asks(*group, asks.view());
     }
   }

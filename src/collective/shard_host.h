@@ -64,9 +64,13 @@ enum class ShardWork : uint8_t {
   kOperations,
   kPacketsSent,
   kBytesSent,
-  kMulticast,  ///< Of the packets sent, those that went to all at once.
-  kUntuned,    ///< Listeners that hear no more (P19).
-  kCompact,    ///< Of the results, those that leave without blocks of zeros (P25).
+  kMulticast,      ///< Of the packets sent, those that went to all at once.
+  kUntuned,        ///< Listeners that hear no more (P19).
+  kAsksOvertaken,  ///< Of the asks, those that no probe called for.
+  kAsksOfProber,   ///< Of the asks, those of the member that probed.
+  kRepairsOfGaps,  ///< Of the repairs, those of results that others had overtaken.
+  kToldOnly,       ///< Probes for results on their way: the prober was told so.
+  kCompact,        ///< Of the results, those that leave without blocks of zeros (P25).
   kCount_
 };
 
@@ -183,7 +187,9 @@ class ShardHost {
   static wire::Header written_header(Group& group, uint16_t slot);
   static bool is_compact(Group& group, uint16_t slot);
   void report_mismatch(Job& job, Group& group, uint16_t slot, const wire::Header& header);
-  void on_probe(Job& job, Rank rank, std::span<const std::byte> notes, Instant now);
+  void on_probe(Job& job, const wire::Header& header, std::span<const std::byte> notes,
+                Instant now);
+  static bool is_on_its_way(const Group& group, uint16_t slot, uint32_t heard);
   void on_gap(Job& job, Rank rank, std::span<const std::byte> notes);
   void on_hello(Job& job, const wire::Header& header, std::span<const std::byte> datagram,
                 const net::Endpoint& from);
@@ -201,6 +207,7 @@ class ShardHost {
   void count_sent(const net::SendRun& run, uint32_t datagrams);
   bool deliver_locally(Group& group, std::span<const uint16_t> slots, Instant now);
   void send_asks(Group& group, std::span<const core::Ask> asks);
+  void tell_probers();
   void send_small(Job& job, Member& member, uint16_t flow, wire::Header header,
                   std::span<const std::byte> payload);
   void send_signed(Job& job, net::UdpSocket& socket, const net::Endpoint* to, wire::Header header,
@@ -223,6 +230,7 @@ class ShardHost {
   std::vector<Flow*> flows_by_token_;
   std::vector<Group*> dirty_;  // Groups with completed slots not yet fanned out.
   std::vector<Repair> repairs_, blocked_;
+  std::vector<Repair> told_;  // Probed, and on its way: the prober is told with the next flush.
   Instant retry_at_ = Instant::never();
   MismatchObserver on_mismatch_;
   ShardCounters counters_;

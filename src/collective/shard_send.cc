@@ -40,6 +40,7 @@ bool ShardHost::flush(Instant now) {
     if (repair.group->job.local_rank == repair.group->ranks[repair.member]) continue;
     send_slots(*repair.group, repair.member, nullptr, slot);
   }
+  tell_probers();
   if (!blocked_.empty() && retry_at_ == Instant::never()) retry_at_ = now + kBlockedRetry;
   return delivered;
 }
@@ -245,12 +246,48 @@ void ShardHost::send_asks(Group& group, std::span<const core::Ask> asks) {
     if (group.job.local_rank == rank) continue;  // Its contributions cannot be lost.
     wire::Header header;
     header.kind = wire::Kind::kAsk;
+    header.total_or_next = group.job.members[rank.value].heard;
     send_small(group.job, group.job.members[rank.value], 0, header,
                std::span(notes).first(count * wire::kNoteBytes));
   }
 }
 
-void ShardHost::on_probe(Job& job, Rank rank, std::span<const std::byte> notes, Instant now) {
+/// Behind the results themselves: whoever hears this and has no result knows that it was lost (P6).
+void ShardHost::tell_probers() {
+  std::vector<Repair> told;
+  told.swap(told_);
+  if (!blocked_.empty()) return;  // They have not all left: who waits probes again.
+  std::array<std::byte, kNotesMax * wire::kNoteBytes> notes;
+  for (size_t begin = 0; begin < told.size();) {
+    Group& group = *told[begin].group;
+    const uint16_t member = told[begin].member;
+    size_t count = 0;
+    while (begin < told.size() && told[begin].group == &group && told[begin].member == member &&
+           count < kNotesMax) {
+      const uint16_t slot = told[begin++].slot;
+      const core::StoredResult& stored = group.pool.stored(slot);
+      wire::write_note(
+          wire::Note{static_cast<uint16_t>(group.slot_base + slot), stored.phase, stored.digest},
+          notes.data() + wire::kNoteBytes * count++);
+    }
+    Member& to = group.job.members[group.ranks[member].value];
+    wire::Header header;
+    header.kind = wire::Kind::kAsk;
+    header.chunk = static_cast<uint32_t>(Asking::kHasLeft);
+    header.total_or_next = to.heard;
+    counters_.add(ShardWork::kToldOnly, count);
+    send_small(group.job, to, 0, header, std::span(notes).first(count * wire::kNoteBytes));
+  }
+}
+
+/// Did the slot's stored result leave after all that its prober had heard of us?
+bool ShardHost::is_on_its_way(const Group& group, uint16_t slot, uint32_t heard) {
+  return serial_before(heard, group.result_counter[group.version_index(slot)]);
+}
+
+void ShardHost::on_probe(Job& job, const wire::Header& header, std::span<const std::byte> notes,
+                         Instant now) {
+  const Rank rank(header.sender);
   std::array<core::Ask, 256> memory;
   for (size_t at = 0; at + wire::kNoteBytes <= notes.size(); at += wire::kNoteBytes) {
     const wire::Note note = wire::read_note(notes.data() + at);
@@ -261,10 +298,12 @@ void ShardHost::on_probe(Job& job, Rank rank, std::span<const std::byte> notes, 
     BoundedList<core::Ask> asks(memory);
     switch (group->pool.on_probe(member, slot, note.phase_or_number, now, asks)) {
       case core::ProbeVerdict::kAnswer:
-        repairs_.push_back(Repair{group, slot, member});
+        (is_on_its_way(*group, slot, header.total_or_next) ? told_ : repairs_)
+            .push_back(Repair{group, slot, member});
         break;
       case core::ProbeVerdict::kAskProber:
         asks.push(core::Ask{member, slot});
+        counters_.add(ShardWork::kAsksOfProber);
         [[fallthrough]];
       case core::ProbeVerdict::kWaiting:
         send_asks(*group, asks.view());
@@ -282,6 +321,7 @@ void ShardHost::on_gap(Job& job, Rank rank, std::span<const std::byte> notes) {
     if (group == nullptr || group->member_of_rank[rank.value] < 0) continue;
     const uint16_t slot = group->pool.find_result(note.digest, note.phase_or_number);
     if (slot == core::OrderList::kNone) continue;
+    counters_.add(ShardWork::kRepairsOfGaps);
     repairs_.push_back(
         Repair{group, slot, static_cast<uint16_t>(group->member_of_rank[rank.value])});
   }

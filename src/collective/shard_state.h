@@ -33,6 +33,7 @@ struct ShardHost::Member {
   Verifier verifier;
   std::vector<Flow> flows;  // Index is the worker's flow number.
   uint16_t next_flow = 0;
+  uint32_t heard = 0;  // Counter of its newest datagram.
   Duration waited_for{0};
   Outlet* outlet = nullptr;  // Of which it is a listener.
   uint64_t outlet_sent = 0;  // What had gone there when it began, or last complained.
@@ -63,17 +64,18 @@ struct ShardHost::Group {
   core::SlotPool pool;
   Pages stash;  // [slots][members][lanes_bytes_max]
   size_t result_stride;
-  Pages results;                       // [2][slots]: header, lanes, tag.
-  Pages empty_results;                 // [2][slots]: header, tag; for those who want no lanes.
-  std::vector<uint32_t> result_lanes;  // [2][slots]: bytes.
-  std::vector<uint32_t> open_measure;  // [slots]: of the open phase's non-empty addends.
-  std::vector<uint32_t> open_kind;     // [slots]: what the open phase's lanes are (kind_of).
-  std::vector<uint8_t> open_compact;   // [slots]: did an addend come without blocks of zeros?
-  std::vector<uint8_t> has_quiet;      // [2][slots]
-  core::Throughput sending;            // Of results, one copy each.
-  std::vector<uint16_t> completed;     // To be fanned out.
-  std::vector<uint16_t> unsealed;      // Of these, those whose length is not yet settled.
-  bool poisoned = false;               // A mismatch was reported: nothing completes any more.
+  Pages results;                         // [2][slots]: header, lanes, tag.
+  Pages empty_results;                   // [2][slots]: header, tag; for those who want no lanes.
+  std::vector<uint32_t> result_lanes;    // [2][slots]: bytes.
+  std::vector<uint32_t> result_counter;  // [2][slots]: of the send counter, when it was sealed.
+  std::vector<uint32_t> open_measure;    // [slots]: of the open phase's non-empty addends.
+  std::vector<uint32_t> open_kind;       // [slots]: what the open phase's lanes are (kind_of).
+  std::vector<uint8_t> open_compact;     // [slots]: did an addend come without blocks of zeros?
+  std::vector<uint8_t> has_quiet;        // [2][slots]
+  core::Throughput sending;              // Of results, one copy each.
+  std::vector<uint16_t> completed;       // To be fanned out.
+  std::vector<uint16_t> unsealed;        // Of these, those whose length is not yet settled.
+  bool poisoned = false;                 // A mismatch was reported: nothing completes any more.
 
   uint16_t members() const { return static_cast<uint16_t>(ranks.size()); }
   size_t version_index(uint16_t slot) const {

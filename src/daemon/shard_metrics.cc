@@ -60,15 +60,25 @@ constexpr std::array<CounterInfo, kVerdicts + kWorks> kTable = {{
      "Of the datagrams sent, those that went to all listening workers at once"},
     {id(ShardWork::kUntuned), "sumcast_multicast_lost_listeners_total", "workers",
      "Workers that stopped hearing multicast and are answered one by one since"},
+    {id(ShardWork::kAsksOvertaken), "sumcast_asks_overtaken_total", "slots",
+     "Of the asks, those for slots that later ones had overtaken, without a probe"},
+    {id(ShardWork::kAsksOfProber), "sumcast_asks_of_prober_total", "slots",
+     "Of the asks, those of the very worker that had probed"},
+    {id(ShardWork::kRepairsOfGaps), "sumcast_retransmits_of_gaps_total", "packets",
+     "Of the results sent again, those whose number a worker had seen skipped"},
+    {id(ShardWork::kToldOnly), "sumcast_retransmits_spared_total", "slots",
+     "Probes for results that were on their way: the worker was told so instead"},
     {id(ShardWork::kCompact), "sumcast_compact_results_total", "slots",
      "Of the sums completed, those that travel without blocks of zeros"},
 }};
 
 constexpr std::array<std::string_view, kVerdicts + kWorks> kKeys = {
-    "received",   "accepted",  "duplicate",    "answered",       "stale",        "mismatch",
-    "foreign",    "malformed", "unknown_job",  "unauthentic",    "control",      "results",
-    "repairs",    "asks",      "blocked",      "send_failures",  "bytes_folded", "operations",
-    "tx_packets", "tx_bytes",  "tx_multicast", "lost_listeners", "compact"};
+    "received",      "accepted",       "duplicate",      "answered",       "stale",
+    "mismatch",      "foreign",        "malformed",      "unknown_job",    "unauthentic",
+    "control",       "results",        "repairs",        "asks",           "blocked",
+    "send_failures", "bytes_folded",   "operations",     "tx_packets",     "tx_bytes",
+    "tx_multicast",  "lost_listeners", "asks_overtaken", "asks_of_prober", "repairs_of_gaps",
+    "told_only",     "compact"};
 
 }  // namespace
 
