@@ -13,17 +13,40 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "auth/derive.h"
 #include "auth/secret.h"
+
+struct evp_mac_ctx_st;  // OpenSSL's
 
 namespace sumcast::auth {
 
 inline constexpr size_t kSealBytes = 16;
 using SealTag = std::array<std::byte, kSealBytes>;
 
-/// One end of one connection. For one thread.
+/// The tag of a frame that is taken part by part, as its bytes come or go.
+class FrameTag {
+ public:
+  /// The next bytes of the frame.
+  void add(std::span<const std::byte> part);
+
+ private:
+  friend class ControlSeal;
+  struct Deleter {
+    void operator()(evp_mac_ctx_st* context) const;
+  };
+  using Context = std::unique_ptr<evp_mac_ctx_st, Deleter>;
+
+  explicit FrameTag(Context context) : context_(std::move(context)) {}
+  SealTag finish();
+
+  Context context_;
+};
+
+/// One end of one connection. Sending and receiving may be two threads' work, each one's alone.
 class ControlSeal {
  public:
   /// @param side  which end this is; the other end's seal must have the other side.
@@ -36,6 +59,13 @@ class ControlSeal {
   /// the caller closes it. Only a frame that opens advances the sequence.
   [[nodiscard]] bool open(std::span<const std::byte> body, std::span<const std::byte, 16> tag);
 
+  /// The same for bodies of which not all is at hand at once: begin, add() all of it in order, then
+  /// seal or open. Of each direction one at a time.
+  FrameTag begin_seal() const { return send_.begin(); }
+  SealTag seal(FrameTag frame);
+  FrameTag begin_open() const { return receive_.begin(); }
+  [[nodiscard]] bool open(FrameTag frame, std::span<const std::byte, 16> tag);
+
  private:
   /// One direction of the connection.
   struct Lane {
@@ -43,7 +73,7 @@ class ControlSeal {
     Side sender;
     uint64_t sequence = 0;
 
-    SealTag tag(std::span<const std::byte> body) const;
+    FrameTag begin() const;
   };
 
   Lane send_;

@@ -34,6 +34,20 @@ TEST_F(ControlSealTest, ADifferentBodyDoesNotOpen) {
   EXPECT_TRUE(server_.open(bytes("join 3"), tag));
 }
 
+TEST_F(ControlSealTest, InPartsItIsTheSameSeal) {
+  for (int i = 0; i < 2; ++i) {
+    FrameTag out = client_.begin_seal(), in = server_.begin_open();
+    for (const char* part : {"he", "", "artbeat"}) out.add(bytes(part));
+    const SealTag tag = client_.seal(std::move(out));
+    for (const char* part : {"heart", "beat"}) in.add(bytes(part));
+    EXPECT_TRUE(server_.open(std::move(in), tag));
+    EXPECT_TRUE(server_.open(bytes("heartbeat"), client_.seal(bytes("heartbeat"))));
+  }
+  FrameTag wrong = server_.begin_open();
+  wrong.add(bytes("heartbeats"));
+  EXPECT_FALSE(server_.open(std::move(wrong), client_.seal(bytes("heartbeat"))));
+}
+
 TEST_F(ControlSealTest, AReplayedFrameDoesNotOpen) {
   const SealTag tag = client_.seal(bytes("heartbeat"));
   EXPECT_TRUE(server_.open(bytes("heartbeat"), tag));

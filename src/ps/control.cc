@@ -38,6 +38,17 @@ bool read_node(const json& object, ::ps::Node& node) {
 
 }  // namespace
 
+int to_number(std::optional<::ps::Partition> partition) {
+  if (!partition) return 0;
+  return *partition == ::ps::Partition::kRanges ? 1 : 2;
+}
+
+std::optional<::ps::Partition> to_partition(int number) {
+  if (number == 1) return ::ps::Partition::kRanges;
+  if (number == 2) return ::ps::Partition::kHash;
+  return std::nullopt;
+}
+
 std::string to_text(const ControlMessage& message) {
   json object = {{"kind", message.kind}};
   if (message.node >= 0) object["node"] = message.node;
@@ -47,6 +58,8 @@ std::string to_text(const ControlMessage& message) {
   if (message.token != 0) object["token"] = message.token;
   if (message.replicas != 0) object["replicas"] = message.replicas;
   if (message.merging != 0) object["merging"] = message.merging;
+  if (message.partition != 0) object["partition"] = message.partition;
+  if (message.asks != 0) object["asks"] = message.asks;
   if (message.patient != 0) object["patient"] = message.patient;
   if (message.dare != 0) object["dare"] = message.dare;
   if (message.pid != 0) object["pid"] = message.pid;
@@ -72,6 +85,8 @@ Result<ControlMessage> parse_control(std::string_view text) {
   message.token = member(object, "token", uint64_t{0});
   message.replicas = member(object, "replicas", 0);
   message.merging = member(object, "merging", uint64_t{0});
+  message.partition = member(object, "partition", 0);
+  message.asks = member(object, "asks", 0);
   message.patient = member(object, "patient", 0);
   message.dare = member(object, "dare", uint64_t{0});
   message.pid = member(object, "pid", 0);

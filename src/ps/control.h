@@ -15,12 +15,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "ps/internal/message.h"
+#include "ps/internal/postoffice.h"
 
 namespace sumcast::ps {
 
@@ -33,6 +35,8 @@ struct ControlMessage {
   uint64_t token = 0;
   int replicas = 0;      ///< add: 1 if SUMCAST_PS_REPLICAS is set there.
   uint64_t merging = 0;  ///< add: what was declared mergeable there (Hub::merging).
+  int partition = 0;     ///< add: SUMCAST_PS_PARTITION there; nodes: the job's. 1 ranges, 2 hash.
+  int asks = 0;          ///< add: 1 if the program asks for ranges (key_plan.h).
   int patient = 0;       ///< arrive: 1 if it may take as long as the job (Finalize).
   uint64_t dare = 0;     ///< hello: a random number for the receiver to put into its memory.
   int pid = 0;           ///< here: the process that has it there.
@@ -40,6 +44,11 @@ struct ControlMessage {
   std::string why;
   std::vector<::ps::Node> nodes;  ///< add: the process; nodes: all.
 };
+
+/// Of ControlMessage::partition; nothing is 0.
+int to_number(std::optional<::ps::Partition> partition);
+/// Nothing for a number that is none.
+std::optional<::ps::Partition> to_partition(int number);
 
 std::string to_text(const ControlMessage& message);
 /// Errors: kDenied, if it is no such message.

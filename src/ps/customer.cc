@@ -31,8 +31,8 @@ Customer::Customer(int app_id, int customer_id, const RecvHandle& recv_handle)
     : app_id_(app_id),
       customer_id_(customer_id),
       core_(std::make_shared<Core>(app_id, customer_id, recv_handle)) {
+  Hub::get().add_customer(core_);  // Fails if there is one already, which stays.
   Hub::get().remember_customer(app_id, customer_id, this);
-  Hub::get().add_customer(core_);
 }
 
 Customer::~Customer() { Hub::get().remove_customer(core_); }

@@ -53,6 +53,9 @@ Result<void> Hub::start(int customer_id) {
     add.customer = customer_id;
     add.replicas = settings_.replicas ? 1 : 0;
     add.merging = merging();
+    const KeyWishes wishes = key_wishes();
+    add.partition = to_number(wishes.set);
+    add.asks = wishes.asks ? 1 : 0;
     add.nodes.push_back(my_node_);
     add.nodes.back().customer_id = customer_id;
     if (const LinkPtr scheduler = link_to(::ps::kScheduler)) say(scheduler, add);
@@ -106,8 +109,11 @@ Result<void> Hub::open(int customer_id) {
       members_[group] = group_members(group, settings_.num_servers, settings_.num_workers);
     }
     roster_.reset();
+    key_plan_ = {};
+    partition_ = ::ps::Partition::kRanges;
     if (settings_.role == ::ps::Node::SCHEDULER) {
       roster_.emplace(settings_.num_servers, settings_.num_workers);
+      (void)key_plan_.add("the scheduler", key_wishes());  // The first contradicts nobody.
       complete_ = settings_.num_servers + settings_.num_workers == 0;
     }
   }

@@ -34,6 +34,7 @@
 #include "ps/crew.h"
 #include "ps/harvest_book.h"
 #include "ps/heat.h"
+#include "ps/key_plan.h"
 #include "ps/link.h"
 #include "ps/log_gate.h"
 #include "ps/merge_ledger.h"
@@ -66,6 +67,10 @@ class Hub final : private Crew::Ship {
   int num_servers() const { return num_servers_.load(std::memory_order_relaxed); }
   const ::ps::Node& my_node() const { return my_node_; }
   bool is_started() const { return started_.load(std::memory_order_acquire); }
+  /// How this job's keys are cut (key_plan.h); by ranges until that is known.
+  ::ps::Partition partition() const { return partition_.load(std::memory_order_relaxed); }
+  /// Code of this process asks for ranges. Outlives Finalize.
+  void note_ranges_asked() { asks_for_ranges_ = true; }
   /// The members of a group, or the id itself.
   const std::vector<int>& members(int group);
 
@@ -116,7 +121,9 @@ class Hub final : private Crew::Ship {
 
   // hub_connect.cc
   Result<void> open_sockets();
-  Result<LinkPtr> connect(const std::string& host, int port, Instant deadline);
+  Result<LinkPtr> connect(const std::string& host, int port, Instant deadline,
+                          std::optional<int> node = std::nullopt);
+  Result<void> reach(const ::ps::Node& node, Instant deadline);
   Result<void> connect_scheduler(Instant deadline);
   Result<void> connect_servers(Instant deadline);
   Result<void> connect_backup(Instant deadline);
@@ -166,6 +173,7 @@ class Hub final : private Crew::Ship {
   void send_hello(const LinkPtr& link);
   void on_here(const LinkPtr& link, const ControlMessage& message);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
+  KeyWishes key_wishes() const;
   void on_add(const LinkPtr& link, const ControlMessage& message);
   void register_node(const LinkPtr& link, const ::ps::Node& node);
   void refuse(const LinkPtr& link, const ::ps::Node& node, const std::string& why);
@@ -251,6 +259,8 @@ class Hub final : private Crew::Ship {
   std::atomic<bool> ending_{false};  ///< The scheduler's: all have come to the last barrier.
   bool connected_ = false;           ///< Under start_mutex_.
   std::atomic<int> num_workers_{0}, num_servers_{0};
+  std::atomic<bool> asks_for_ranges_{false};
+  std::atomic<::ps::Partition> partition_{::ps::Partition::kRanges};
   ::ps::Node my_node_;
   uint64_t epoch_ = 0;
   std::mutex start_mutex_;
@@ -314,6 +324,7 @@ class Hub final : private Crew::Ship {
 
   std::mutex state_mutex_;        ///< Guards what follows; held for moments, innermost.
   std::optional<Roster> roster_;  ///< The scheduler's.
+  KeyPlan key_plan_;              ///< The scheduler's.
   std::map<int, Instant> barrier_since_;
   bool complete_ = false;
   std::vector<::ps::Node> nodes_;

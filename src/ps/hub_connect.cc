@@ -98,7 +98,10 @@ LinkPtr Hub::adopt(net::TcpConnection connection, auth::Side side) {
 }
 
 /// Opens a connection, trying again while nobody listens there yet. It is not polled yet.
-Result<LinkPtr> Hub::connect(const std::string& host, int port, Instant deadline) {
+/// @param node  whose it is, if that is known: its death, or the scheduler's, which would tell of
+///              it, ends the trying.
+Result<LinkPtr> Hub::connect(const std::string& host, int port, Instant deadline,
+                             std::optional<int> node) {
   const std::string target = host_port(host, port);
   for (;;) {
     const Instant now = net::monotonic_now();
@@ -126,6 +129,10 @@ Result<LinkPtr> Hub::connect(const std::string& host, int port, Instant deadline
       error = address.error();
     }
     if (net::monotonic_now() + kRetryAfter >= deadline) return fail(error);
+    if (const auto why = node ? why_lost({*node, ::ps::kScheduler}) : std::nullopt) {
+      return fail(ErrorCode::kUnavailable, *why);
+    }
+    if (node && is_covered(*node)) return LinkPtr();
     std::this_thread::sleep_for(kRetryAfter);
   }
 }
@@ -149,10 +156,16 @@ Result<void> Hub::connect_servers(Instant deadline) {
   }
   for (const ::ps::Node& node : nodes) {
     if (node.role != ::ps::Node::SERVER) continue;
-    auto link = connect(node.hostname, node.port, deadline);
-    if (!link) return fail(link.error().within("cannot reach " + node_text(node.id)));
-    introduce(*link, node.id);
+    if (auto reached = reach(node, deadline); !reached) return reached;
   }
+  return {};
+}
+
+/// A connection to a node of the job, unless it is dead and another server stands in for it.
+Result<void> Hub::reach(const ::ps::Node& node, Instant deadline) {
+  auto link = connect(node.hostname, node.port, deadline, node.id);
+  if (!link) return fail(link.error().within("cannot reach " + node_text(node.id)));
+  if (*link != nullptr) introduce(*link, node.id);
   return {};
 }
 
@@ -167,9 +180,7 @@ Result<void> Hub::connect_backup(Instant deadline) {
     }
   }
   if (!backup) return fail(ErrorCode::kInvalidArgument, "SUMCAST_PS_REPLICAS: no next server");
-  auto link = connect(backup->hostname, backup->port, deadline);
-  if (!link) return fail(link.error().within("cannot reach " + node_text(backup->id)));
-  introduce(*link, backup->id);
+  if (auto reached = reach(*backup, deadline); !reached) return reached;
   send_unsent_log(backup->id);
   return {};
 }

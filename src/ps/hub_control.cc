@@ -175,6 +175,8 @@ bool Hub::on_hello(const LinkPtr& link, const ControlMessage& message) {
   return true;
 }
 
+KeyWishes Hub::key_wishes() const { return {settings_.partition, asks_for_ranges_}; }
+
 void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
   if (message.nodes.size() != 1) return;
   if ((message.replicas != 0) != settings_.replicas) {
@@ -188,11 +190,18 @@ void Hub::on_add(const LinkPtr& link, const ControlMessage& message) {
            "all workers and servers to call, before Start");
     return;
   }
-  merging_of_all_ = message.merging;
-  first_came_ = true;
   {
     const std::lock_guard state(state_mutex_);
-    register_node(link, message.nodes.front());
+    const ::ps::Node& node = message.nodes.front();
+    const auto added = key_plan_.add(fmt::format("{}:{}", node.hostname, node.port),
+                                     {to_partition(message.partition), message.asks != 0});
+    if (!added) {
+      refuse(link, node, added.error().what);
+      return;
+    }
+    merging_of_all_ = message.merging;
+    first_came_ = true;
+    register_node(link, node);
   }
   crew_.notify();  // Without the lock: the crew's comes before it.
 }
@@ -213,9 +222,15 @@ void Hub::register_node(const LinkPtr& link, const ::ps::Node& node) {
   }
   link->host = node.hostname;
   link->port = node.port;
+  PS_VLOG(1) << node.hostname << ":" << node.port << " joins: " << roster_->missing_text();
   if (!roster_->is_complete()) return;
+  partition_ = key_plan_.decide(settings_.num_servers);
+  if (const std::string notice = key_plan_.notice(); !notice.empty()) {
+    runtime::log_warn(Subsystem::kInit, "ps: {}", notice);
+  }
   ControlMessage all;
   all.kind = "nodes";
+  all.partition = to_number(partition_);
   all.nodes = nodes_ = roster_->nodes();
   for (const ::ps::Node& member : nodes_) {
     LinkPtr to;
@@ -242,6 +257,7 @@ void Hub::on_nodes(const ControlMessage& message) {
     if (complete_) return;
     nodes_ = message.nodes;
     my_node_.id = message.node;
+    partition_ = to_partition(message.partition).value_or(::ps::Partition::kRanges);
     complete_ = true;
   }
   begin_merge(message.nodes);

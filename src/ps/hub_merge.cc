@@ -107,9 +107,7 @@ Result<void> Hub::connect_workers(Instant deadline) {
   }
   for (const ::ps::Node& node : nodes) {
     if (node.role != ::ps::Node::WORKER || node.id >= my_node_.id) continue;
-    auto link = connect(node.hostname, node.port, deadline);
-    if (!link) return fail(link.error().within("cannot reach " + node_text(node.id)));
-    introduce(*link, node.id);
+    if (auto reached = reach(node, deadline); !reached) return reached;
   }
   return {};
 }

@@ -189,7 +189,10 @@ void Hub::drop_link(const LinkPtr& link) {
     if (link->left || !suspect(node, text)) on_lost(node, text, link->left);
   } else if (!link->host.empty()) {
     const std::lock_guard lock(state_mutex_);
-    if (roster_) roster_->remove(link->host, link->port);
+    if (roster_ && !roster_->is_complete()) {
+      roster_->remove(link->host, link->port);
+      key_plan_.remove(fmt::format("{}:{}", link->host, link->port));
+    }
     runtime::log_warn(Subsystem::kInit, "ps: the process at {}:{} has gone before the job started",
                       link->host, link->port);
   }

@@ -27,11 +27,11 @@ void Hub::add_customer(const CorePtr& core) {
   core->closed = waits;
   {
     const std::lock_guard lock(links_mutex_);
-    if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
     if (!cores_.emplace(std::pair(core->app_id, core->customer_id), core).second) {
       LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
                  << " exists already";
     }
+    if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
     if (const auto it = unclaimed_.find(core->app_id); it != unclaimed_.end()) {
       claimed.swap(it->second);
       unclaimed_.erase(it);

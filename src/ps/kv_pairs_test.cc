@@ -91,6 +91,23 @@ TEST(KvPairs, HashingSpreadsSmallIdsEvenly) {
   for (size_t count : counts) EXPECT_NEAR(static_cast<double>(count), 10000.0, 400.0);
 }
 
+TEST(KvPairs, KeysOfOneServerAreNotCopiedByHashEither) {
+  KVPairs<float> pairs;
+  pairs.keys = {77};
+  pairs.vals = {1, 2, 3};
+  pairs.lens = {3};
+  KVSlices<float> slices;
+  ::ps::internal::SliceByHash(pairs, 5, &slices);
+  const size_t server = ::ps::internal::HashedServer(77, 5);
+  for (size_t i = 0; i < slices.size(); ++i) EXPECT_EQ(slices[i].first, i == server);
+  EXPECT_EQ(slices[server].second.keys.data(), pairs.keys.data());
+  EXPECT_EQ(slices[server].second.vals.data(), pairs.vals.data());
+  EXPECT_EQ(slices[server].second.lens[0], 3);
+  pairs.vals.clear();  // A pull: where lengths will be stored is not sent.
+  ::ps::internal::SliceByHash(pairs, 5, &slices);
+  EXPECT_TRUE(slices[server].second.lens.empty());
+}
+
 TEST(KvPairs, AnswersThatDoNotFitAreToldAndChangeNothing) {
   const SArray<Key> keys = {1, 2, 3};
   const auto gather = [&](std::vector<KVPairs<float>> parts, size_t hashed) {

@@ -30,6 +30,8 @@ class LargeFrame {
 
   bool has_begun() const { return block_ != nullptr; }
   size_t missing() const { return whole_ - got_; }
+  size_t got() const { return got_; }
+  size_t whole() const { return whole_; }
   const FrameBytes& block() const { return block_; }
   const RoomPtr& room() const { return room_; }
 

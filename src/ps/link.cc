@@ -26,6 +26,9 @@ constexpr size_t kInPlace = 64 << 10;
 /// Of a large frame so much is taken at once: waking up for each segment costs as much as copying
 /// it.
 constexpr size_t kLowWater = 256 << 10;
+/// At most so much is received by one call: kernels buffer tens of megabytes, and to take and check
+/// those on a busy processor keeps the leader from saying that it lives.
+constexpr size_t kReceivedMax = 2 << 20;
 /// What a peer may announce before it has said who it is.
 constexpr uint64_t kStrangerBytesMax = 64 << 10;
 
@@ -60,8 +63,9 @@ Result<void> Link::on_preface(const Preface& other) {
     const bool is_client = side_ == auth::Side::kClient;
     std::copy_n(is_client ? mine_.nonce : other.nonce, client.size(), client.begin());
     std::copy_n(is_client ? other.nonce : mine_.nonce, server.size(), server.begin());
-    send_seal_.emplace(*key_, client, server, side_);
-    receive_seal_.emplace(*key_, client, server, side_);
+    const auth::ControlSeal seal(*key_, client, server, side_);
+    sealed_.emplace(seal);
+    receive_seal_.emplace(seal);
   }
   opened_.store(true, std::memory_order_release);
   return {};
@@ -89,7 +93,7 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     const bool is_large = large_.has_begun();
     const size_t space = buffer_.size() - end_;
     const auto receive = [this](char* to, size_t bytes) {
-      return ::recv(fd(), to, bytes, MSG_DONTWAIT);
+      return ::recv(fd(), to, std::min(bytes, kReceivedMax), MSG_DONTWAIT);
     };
     const ssize_t got = is_large ? large_.fill(receive) : receive(buffer_.data() + end_, space);
     if (got == 0) return ended(LinkVerdict::kEnded, address_ + " closed the connection");
@@ -102,6 +106,7 @@ LinkVerdict Link::read(size_t budget, const OnFrame& on_frame) {
     const auto bytes = static_cast<size_t>(got);
     budget -= std::min(budget, bytes);
     if (is_large) {
+      follow_large();
       if (large_.missing() > 0) {
         set_low_water(std::min(kLowWater, large_.missing()));
         continue;
@@ -202,19 +207,39 @@ bool Link::begin_large(const FrameHeader& header, size_t whole) {
   }
   large_.take(begin, here);
   begin_ = end_;
+  follow_large();
   return true;
+}
+
+/// The seal of a large frame is reckoned as far as its bytes have come.
+void Link::follow_large() {
+  if (!receive_seal_) return;
+  if (!large_tag_) {
+    large_tag_.emplace(receive_seal_->begin_open());
+    tagged_ = 0;
+  }
+  const size_t come = std::min(large_.got(), large_.whole() - auth::kSealBytes);
+  const auto* const block = reinterpret_cast<const std::byte*>(large_.block().get());
+  large_tag_->add({block + tagged_, come - tagged_});
+  tagged_ = come;
+}
+
+/// Whether the seal behind a whole frame is the peer's.
+bool Link::is_sealed_right(const FrameHeader& header, const FrameBytes& frame) {
+  const size_t bytes = kHeaderBytes + static_cast<size_t>(header.payload_bytes);
+  const auto* const begin = reinterpret_cast<const std::byte*>(frame.get());
+  const std::span<const std::byte, auth::kSealBytes> seal(begin + bytes, auth::kSealBytes);
+  if (!large_tag_) return receive_seal_->open({begin, bytes}, seal);
+  auth::FrameTag tag = std::move(*large_tag_);
+  large_tag_.reset();
+  return receive_seal_->open(std::move(tag), seal);
 }
 
 LinkVerdict Link::take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
                        const OnFrame& on_frame) {
-  if (receive_seal_) {
-    const size_t bytes = kHeaderBytes + static_cast<size_t>(header.payload_bytes);
-    const auto* const begin = reinterpret_cast<const std::byte*>(frame.get());
-    if (!receive_seal_->open({begin, bytes}, std::span<const std::byte, auth::kSealBytes>(
-                                                 begin + bytes, auth::kSealBytes))) {
-      return ended(LinkVerdict::kBroken,
-                   address_ + " has another key (SUMCAST_KEY_FILE), or its frames were changed");
-    }
+  if (receive_seal_ && !is_sealed_right(header, frame)) {
+    return ended(LinkVerdict::kBroken,
+                 address_ + " has another key (SUMCAST_KEY_FILE), or its frames were changed");
   }
   if (!on_frame(header, std::move(frame), room)) {
     return ended(LinkVerdict::kBroken, address_ + " broke the protocol");

@@ -7,7 +7,10 @@
 // Receiving reads many small frames at once, and a large one straight into the memory in which its
 // arrays will be used.
 //
-// It does not know what frames mean, but for sealing them where both ends have the job's key.
+// Where both ends have the job's key, frames are sealed as they are written, and checked as they
+// are read: no call does all of a large one's work at once.
+//
+// It does not know what frames mean.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,21 +29,12 @@
 #include "net/tcp.h"
 #include "ps/frame.h"
 #include "ps/large_frame.h"
+#include "ps/piece.h"
 #include "ps/resend.h"
+#include "ps/sealed_out.h"
 #include "ps/send_queue.h"
 
 namespace sumcast::ps {
-
-/// A frame on its way out: bytes that were copied, and arrays that were not, in order.
-struct Piece {
-  std::vector<char> bytes;
-  ::ps::SArray<char> array;  ///< Used if `bytes` is empty.
-  size_t ends = 0;           ///< So many frames end with this piece, or within it.
-
-  const char* data() const { return bytes.empty() ? array.data() : bytes.data(); }
-  size_t size() const { return bytes.empty() ? array.size() : bytes.size(); }
-};
-using OutFrame = std::vector<Piece>;
 
 /// Arrays up to this size are copied when they are sent: a part of a system call's list costs more.
 inline constexpr size_t kCopiedMax = 2048;
@@ -55,7 +49,7 @@ enum class LinkVerdict : uint8_t { kOpen = 0, kEnded = 1, kFailed = 2, kBroken =
 
 /// What opens a connection, both ways: who speaks, whether frames are sealed, and a nonce for that.
 struct Preface {
-  char magic[8] = {'S', 'U', 'M', 'P', 'S', '0', '0', '1'};
+  char magic[8] = {'S', 'U', 'M', 'P', 'S', '0', '0', '2'};
   uint8_t sealed = 0;
   uint8_t zeros[7] = {};
   std::byte nonce[32] = {};
@@ -83,7 +77,7 @@ class Link {
   /// Appends a frame. Returns the bytes queued. Nothing may be sent before on_preface.
   size_t send(FrameHeader header, const std::vector<::ps::SArray<char>>& arrays,
               const std::vector<::ps::DataType>& types, std::string_view body);
-  /// At most about so many bytes: kPending if there are more.
+  /// At most about so many bytes (fewer where they are sealed): kPending if there are more.
   WriteVerdict write(size_t budget = SIZE_MAX);
   bool has_queued() const;
   /// Frames that are not wholly in the kernel's hands.
@@ -148,12 +142,15 @@ class Link {
   void wait_in_line(int priority, OutFrame frame, size_t bytes);
   void send_short(FrameKind kind, uint64_t sequence);
   void lend(FrameHeader& header, std::vector<::ps::SArray<char>>& arrays, uint32_t lent);
-  size_t prepare(std::vector<iovec>& parts) const;
+  size_t prepare(std::vector<iovec>& parts);
   size_t advance(size_t bytes);
+  bool has_written_all() const;
   void set_low_water(size_t bytes);
   LinkVerdict take_frames(const OnFrame& on_frame);
   LinkVerdict take(const FrameHeader& header, FrameBytes frame, const RoomPtr& room,
                    const OnFrame& on_frame);
+  void follow_large();
+  bool is_sealed_right(const FrameHeader& header, const FrameBytes& frame);
   bool begin_large(const FrameHeader& header, size_t whole);
   LinkVerdict ended(LinkVerdict verdict, std::string text);
 
@@ -165,11 +162,11 @@ class Link {
   std::atomic<bool> opened_{false};
 
   mutable std::mutex send_mutex_;
-  std::optional<auth::ControlSeal> send_seal_;
-  std::deque<Piece> queue_;    ///< Appended to by all.
-  std::deque<Piece> writing_;  ///< The writer's.
-  size_t written_ = 0;         ///< Bytes of writing_.front() that are gone.
-  size_t queued_bytes_ = 0, queued_frames_ = 0;
+  std::deque<Piece> queue_;          ///< Appended to by all.
+  std::deque<Piece> writing_;        ///< The writer's.
+  size_t written_ = 0;               ///< Bytes of writing_.front() that are gone.
+  std::optional<SealedOut> sealed_;  ///< The writer's, where frames are sealed: what leaves next.
+  size_t queued_bytes_ = 0, queued_frames_ = 0;  ///< Not wholly in the kernel's hands; with seals.
   SendQueue<OutFrame> waiting_;  ///< Before queue_, where priorities count. Not sealed yet.
   bool by_priority_ = false;
   bool busy_ = false, failed_ = false;
@@ -180,6 +177,8 @@ class Link {
   std::atomic<int64_t> last_write_ns_{0};
 
   std::optional<auth::ControlSeal> receive_seal_;
+  std::optional<auth::FrameTag> large_tag_;  ///< Of the large frame, as far as it has come.
+  size_t tagged_ = 0;                        ///< So many bytes of it.
   std::vector<char> buffer_;  ///< [begin_, end_) are bytes of frames that are not whole.
   size_t begin_ = 0, end_ = 0;
   LargeFrame large_;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "net/descriptor.h"
-#include "ps/block_pool.h"
 #include "ps/link.h"
 
 namespace sumcast::ps {
@@ -87,14 +86,14 @@ size_t Link::send(FrameHeader header, const std::vector<::ps::SArray<char>>& arr
     table_->due(net::monotonic_now(), [&](uint64_t, const OutFrame& due) { enqueue(due); });
     return queued_bytes_;
   }
-  const uint32_t lent = !send_seal_ && may_lend ? lendable(arrays) : 0;
+  const uint32_t lent = !sealed_ && may_lend ? lendable(arrays) : 0;
   std::vector<::ps::SArray<char>> stand_ins;
   if (lent != 0) {
     stand_ins = arrays;
     lend(header, stand_ins, lent);
   }
   const auto& sent = lent != 0 ? stand_ins : arrays;
-  if (send_seal_ || by_priority_) {
+  if (sealed_ || by_priority_) {
     OutFrame frame;
     const size_t bytes = lay_out(frame, header, sent, types, body, lent);
     if (by_priority_) {
@@ -113,7 +112,7 @@ size_t Link::send(FrameHeader header, const std::vector<::ps::SArray<char>>& arr
 
 /// Under the lock.
 void Link::wait_in_line(int priority, OutFrame frame, size_t bytes) {
-  if (send_seal_) bytes += auth::kSealBytes;
+  if (sealed_) bytes += auth::kSealBytes;
   queued_bytes_ += bytes;
   ++queued_frames_;
   waiting_.push(priority, bytes, std::move(frame));
@@ -145,7 +144,7 @@ void Link::on_return(uint64_t loan) {
 void Link::send_return(uint64_t loan) { send_short(FrameKind::kReturn, loan); }
 void Link::send_ack(uint64_t next) { send_short(FrameKind::kAck, next); }
 
-/// Queues a whole frame, sealed if need be. Under the lock.
+/// Queues a whole frame. Under the lock.
 void Link::enqueue(const OutFrame& frame) {
   queued_bytes_ += append(frame);
   ++queued_frames_;
@@ -153,26 +152,10 @@ void Link::enqueue(const OutFrame& frame) {
 
 /// Puts a frame that is counted behind those to be written next. Returns its bytes.
 size_t Link::append(const OutFrame& frame) {
-  size_t bytes = 0;
-  for (const Piece& piece : frame) bytes += piece.size();
-  if (!send_seal_) {
-    for (const Piece& piece : frame) queue_.push_back(piece);
-  } else {
-    const std::shared_ptr<char> block = make_block(bytes + auth::kSealBytes);
-    size_t at = 0;
-    for (const Piece& piece : frame) {
-      std::memcpy(block.get() + at, piece.data(), piece.size());
-      at += piece.size();
-    }
-    const auth::SealTag tag =
-        send_seal_->seal({reinterpret_cast<const std::byte*>(block.get()), bytes});
-    std::memcpy(block.get() + bytes, tag.data(), tag.size());
-    bytes += auth::kSealBytes;
-    Piece piece;
-    piece.array = ::ps::SArray<char>(block.get(), bytes);
-    piece.array.ptr() = block;
-    piece.ends = 1;
-    queue_.push_back(std::move(piece));
+  size_t bytes = sealed_ ? auth::kSealBytes : 0;
+  for (const Piece& piece : frame) {
+    bytes += piece.size();
+    queue_.push_back(piece);
   }
   return bytes;
 }
@@ -214,7 +197,7 @@ void Link::send_short(FrameKind kind, uint64_t sequence) {
   header.sequence = sequence;
   const std::lock_guard lock(send_mutex_);
   if (failed_) return;
-  if (send_seal_ || by_priority_) {
+  if (sealed_ || by_priority_) {
     OutFrame frame;
     const size_t bytes = lay_out(frame, header, {}, {}, {});
     if (by_priority_) {

@@ -2,6 +2,7 @@
 #include "ps/link.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,10 +108,53 @@ TEST(Link, SealedMessagesArriveToo) {
 
 TEST(Link, AnotherKeyOpensNothing) {
   const auth::Key one = auth::random_key(), two = auth::random_key();
-  Pair pair = open_pair(&one, &two);
+  for (const size_t size : {size_t{8}, size_t{5} << 20}) {
+    Pair pair = open_pair(&one, &two);
+    std::vector<::ps::Message> there;
+    EXPECT_EQ(exchange(*pair.client, *pair.server, {size}, there), LinkVerdict::kBroken);
+    EXPECT_TRUE(there.empty());
+  }
+}
+
+/// A message of one array, of memory that is not to be read behind its first bytes.
+class Untouchable {
+ public:
+  Untouchable(size_t readable, size_t whole)
+      : whole_(whole),
+        memory_(static_cast<char*>(::mmap(nullptr, whole, PROT_NONE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    EXPECT_EQ(::mprotect(memory_, readable, PROT_READ | PROT_WRITE), 0);
+    message_.AddData(::ps::SArray<char>(memory_, whole));
+  }
+  ~Untouchable() { ::munmap(memory_, whole_); }
+  const ::ps::Message& message() const { return message_; }
+
+ private:
+  const size_t whole_;
+  char* const memory_;
+  ::ps::Message message_;
+};
+
+TEST(Link, ALargeMessageIsSealedAsItLeavesNotAtOnce) {
+  const auth::Key key = auth::random_key();
+  Pair pair = open_pair(&key, &key);
+  const Untouchable huge(size_t{32} << 20, size_t{8} << 30);
+  send(*pair.client, huge.message());
+  EXPECT_EQ(pair.client->queued_frames(), 1u);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(pair.client->write(1 << 20), WriteVerdict::kPending);
+}
+
+TEST(Link, WhatIsWrittenIntoAnArrayUnderWayBreaksNoSeal) {
+  const auth::Key key = auth::random_key();
+  Pair pair = open_pair(&key, &key);
+  const ::ps::Message message = message_of(8 << 20);
+  send(*pair.client, message);
+  EXPECT_EQ(pair.client->write(1 << 20), WriteVerdict::kPending);
+  std::fill(message.data[0].data(), message.data[0].data() + message.data[0].size(), char{1});
   std::vector<::ps::Message> there;
-  EXPECT_EQ(exchange(*pair.client, *pair.server, {8}, there), LinkVerdict::kBroken);
-  EXPECT_TRUE(there.empty());
+  EXPECT_EQ(exchange(*pair.client, *pair.server, {8}, there), LinkVerdict::kOpen);
+  ASSERT_GE(there.size(), 1u);
+  EXPECT_EQ(there[0].data[0].size(), size_t{8} << 20);
 }
 
 TEST(Link, AKeyAtOneEndOnlyIsToldAtBoth) {

@@ -15,6 +15,8 @@ constexpr size_t kPartsMax = 64;
 /// A system call holds the connection as long as it copies: over loopback several of this size let
 /// the receiver follow where one of all that the kernel takes (4 MB) does not.
 constexpr size_t kWrittenMax = 1 << 20;
+/// Sealing takes much longer than writing: so much is some ms even on a processor that others use.
+constexpr size_t kSealedAtOnce = 4 << 20;
 /// Where priorities count so much is taken at once: what is taken is not overtaken any more.
 constexpr size_t kTakenMin = 64 << 10;
 
@@ -25,11 +27,12 @@ WriteVerdict Link::write(size_t budget) {
   if (failed_) return WriteVerdict::kFailed;
   if (busy_) return WriteVerdict::kDrained;
   busy_ = true;
+  if (sealed_) budget = std::min(budget, kSealedAtOnce);
   last_write_ns_.store(net::monotonic_now().ns, std::memory_order_relaxed);
   WriteVerdict verdict = WriteVerdict::kDrained;
   std::vector<iovec> parts;
   while (verdict == WriteVerdict::kDrained) {
-    if (writing_.empty()) {
+    if (has_written_all()) {
       if (queue_.empty()) waiting_.take(kTakenMin, [this](const OutFrame& next) { append(next); });
       if (queue_.empty()) break;
       writing_.swap(queue_);
@@ -59,6 +62,7 @@ WriteVerdict Link::write(size_t budget) {
       queue_.clear();
       writing_.clear();
       waiting_.clear();
+      if (sealed_) (void)sealed_->advance(sealed_->bytes().size());
       queued_bytes_ = queued_frames_ = 0;
     }
   }
@@ -66,9 +70,19 @@ WriteVerdict Link::write(size_t budget) {
   return verdict;
 }
 
+/// Of what the writer has taken.
+bool Link::has_written_all() const {
+  return writing_.empty() && (!sealed_ || sealed_->bytes().empty());
+}
+
 /// The first parts of what is being written.
-size_t Link::prepare(std::vector<iovec>& parts) const {
+size_t Link::prepare(std::vector<iovec>& parts) {
   parts.clear();
+  if (sealed_) {
+    if (sealed_->bytes().empty()) sealed_->fill(writing_);
+    parts.push_back({const_cast<char*>(sealed_->bytes().data()), sealed_->bytes().size()});
+    return parts.size();
+  }
   size_t skip = written_, room = kWrittenMax;
   for (size_t i = 0; i < writing_.size() && parts.size() < kPartsMax && room > 0; ++i) {
     const Piece& piece = writing_[i];
@@ -82,6 +96,7 @@ size_t Link::prepare(std::vector<iovec>& parts) const {
 
 /// Returns how many frames are gone with these bytes.
 size_t Link::advance(size_t bytes) {
+  if (sealed_) return sealed_->advance(bytes);
   size_t frames = 0;
   bytes += written_;
   while (!writing_.empty() && bytes >= writing_.front().size()) {

@@ -1,7 +1,6 @@
 // Postoffice and Van: the interface's face over the hub.
 #include "ps/internal/postoffice.h"
 
-#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -20,8 +19,6 @@ struct Desk {
   std::mutex mutex;
   std::function<void()> exit_callback;
   std::vector<Range> ranges;
-  std::atomic<bool> chose_ranges{false};
-  std::atomic<bool> used_hash{false};
 };
 
 Desk& desk() {
@@ -75,7 +72,6 @@ void Postoffice::Finalize(int customer_id, bool do_barrier) {
     Desk& d = desk();
     const std::lock_guard<std::mutex> lock(d.mutex);
     d.ranges.clear();
-    d.used_hash = false;
     callback.swap(d.exit_callback);
   }
   if (callback) callback();
@@ -109,28 +105,21 @@ const std::vector<Range>& Postoffice::KeyRanges() const {
   return d.ranges;
 }
 
-const std::vector<Range>& Postoffice::GetServerKeyRanges() {
-  ChooseRanges();
+bool internal::NoteRangesAsked() {
+  Hub::get().note_ranges_asked();
+  return true;
+}
+
+const std::vector<Range>& Postoffice::AskForRanges() {
+  if (partition() == Partition::kHash) {
+    LOG(FATAL) << "keys go by hash since ps::Start, which could not know that this process would "
+                  "ask for ranges (GetServerKeyRanges, set_slicer) in a library loaded later: set "
+                  "SUMCAST_PS_PARTITION=ranges for the job";
+  }
   return KeyRanges();
 }
 
-void Postoffice::ChooseRanges() {
-  Desk& d = desk();
-  if (d.used_hash) {
-    LOG(FATAL) << "keys have been spread by hash (SUMCAST_PS_PARTITION=hash), now the program asks "
-                  "for ranges: start it without that variable";
-  }
-  d.chose_ranges = true;
-}
-
-Partition Postoffice::UsePartition() {
-  Desk& d = desk();
-  if (d.chose_ranges || Hub::get().settings().partition == Partition::kRanges) {
-    return Partition::kRanges;
-  }
-  d.used_hash = true;
-  return Partition::kHash;
-}
+Partition Postoffice::partition() const { return Hub::get().partition(); }
 
 int Postoffice::num_workers() const {
   return Hub::get().is_started() ? Hub::get().num_workers() : GetEnv("DMLC_NUM_WORKER", 0);

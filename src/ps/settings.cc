@@ -93,8 +93,10 @@ void read_van(Reader& reader, Settings& settings) {
 
 void read_partition(Reader& reader, Settings& settings) {
   const auto partition = reader.text("SUMCAST_PS_PARTITION");
-  if (!partition || *partition == "ranges") return;
-  if (*partition == "hash") {
+  if (!partition) return;
+  if (*partition == "ranges") {
+    settings.partition = ::ps::Partition::kRanges;
+  } else if (*partition == "hash") {
     settings.partition = ::ps::Partition::kHash;
   } else {
     reader.note(wrong("SUMCAST_PS_PARTITION", *partition, "ranges or hash"));
@@ -187,7 +189,7 @@ Result<Settings> read_settings(const Find& find) {
   reader.duration("PS_HEARTBEAT_INTERVAL", 1s, interval);
   if (interval > Duration{0}) settings.heartbeat = interval;
   reader.duration("PS_HEARTBEAT_TIMEOUT", 1s, settings.silence_max);
-  if (settings.silence_max == Duration{0}) settings.silence_max = 1800ms;
+  if (settings.silence_max == Duration{0}) settings.silence_max = Settings().silence_max;
   settings.silence_max = std::max(settings.silence_max, 4 * settings.heartbeat);
   reader.duration("SUMCAST_PS_START_TIMEOUT", 1s, settings.start_timeout);
   reader.duration("SUMCAST_PS_WAIT_TIMEOUT", 1s, settings.wait_timeout);

@@ -55,6 +55,15 @@ TEST(Settings, EveryVariableThatPsLiteDocumentsIsObeyed) {
   EXPECT_TRUE(settings->ignored.empty());
 }
 
+TEST(Settings, ADeathIsKnownWithinTwoSecondsByDefault) {
+  for (const char* const timeout : {"", "0"}) {
+    const auto settings = read({{"PS_HEARTBEAT_TIMEOUT", timeout}});
+    ASSERT_TRUE(settings);
+    EXPECT_LT(settings->silence_max + settings->heartbeat, Duration(2s));
+    EXPECT_EQ(settings->partition, std::nullopt);
+  }
+}
+
 TEST(Settings, ALocalJobNeedsNoNetwork) {
   const auto settings = read({{"DMLC_LOCAL", "1"}, {"DMLC_NODE_HOST", "10.0.0.2"}});
   ASSERT_TRUE(settings);

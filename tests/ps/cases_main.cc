@@ -8,6 +8,8 @@
 //   callbacks  a callback may send; customers of one process wait for one another
 //   huge       one row of more than 2 GB, pushed and pulled
 //   many       a push and a pull, for jobs of many nodes
+//   nothing    keys without values, requests without keys
+//   leave      ends while its requests, small and large, are under way
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -175,6 +177,10 @@ void bad_input() {
     }));
     if (!seen.empty()) throw dmlc::Error(seen);
   });
+  ps::Customer* const first = kv.get_customer();
+  expect_error("customer 0 of application 0 exists already",
+               [] { const ps::KVWorker<float> second(0, 0); });
+  CHECK(ps::Postoffice::Get()->GetCustomer(0, 0) == first);
   Vals out;
   kv.Wait(kv.Push({2, 3}, {1, 2}));
   kv.Wait(kv.Pull({2, 3}, &out));
@@ -204,6 +210,48 @@ void big() {
   both.CopyFrom(vals);
   kv.Wait(kv.ZPushPull(keys, both, &both));
   for (size_t i = 0; i < count; ++i) CHECK_EQ(both[i], 3 * vals[i]);
+}
+
+void nothing() {
+  ps::KVWorker<float> kv(0, 0);
+  const Keys keys = {0, 3, 900, ps::kMaxKey};
+  Vals out;
+  std::vector<int> lens;
+  for (int round = 0; round < 3; ++round) {
+    kv.Wait(kv.Push(keys, {}));
+    kv.Wait(kv.Push(keys, {}, {0, 0, 0, 0}));
+    kv.Wait(kv.Pull(keys, &out, &lens));
+    CHECK(out.empty());
+    CHECK(lens == std::vector<int>(4, 0));
+    kv.Wait(kv.PushPull(keys, {}, &out));
+    CHECK(out.empty());
+  }
+  kv.Wait(kv.Push(keys, {1, 2}, {0, 2, 0, 0}));
+  kv.Wait(kv.Pull(keys, &out, &lens));
+  CHECK(out == Vals({1, 2}));
+  CHECK(lens == std::vector<int>({0, 2, 0, 0}));
+  int called = 0;
+  out.clear();
+  kv.Wait(kv.Push({}, {}, {}, 0, [&] { ++called; }));
+  kv.Wait(kv.Pull({}, &out, nullptr, 0, [&] { ++called; }));
+  kv.Wait(kv.PushPull({}, {}, &out, nullptr, 0, [&] { ++called; }));
+  CHECK_EQ(called, 3);
+  CHECK(out.empty());
+}
+
+void leave() {
+  static Vals small, large;  // Pulled into until the process ends.
+  static ps::KVWorker<float> kv(0, 0);
+  Keys keys;
+  for (ps::Key key = 0; key < 100000; ++key) keys.push_back(ps::kMaxKey / 100000 * key);
+  const Vals ones(keys.size(), 1);
+  kv.Wait(kv.Push(keys, ones));
+  for (int i = 0; i < 20; ++i) {
+    kv.Push(keys, ones);
+    kv.Push({7}, {1});
+  }
+  kv.Pull(keys, &large);
+  kv.Pull({7}, &small);
 }
 
 /// Longer than 31 bits can say, in bytes, and of a length that is no multiple of anything.
@@ -300,6 +348,8 @@ void run(const std::string& name) {
     if (name == "big") big();
     if (name == "huge") huge();
     if (name == "callbacks") callbacks();
+    if (name == "nothing") nothing();
+    if (name == "leave") leave();
     if (name == "many" || name == "again") many();
   }
   ps::Finalize(0, true);

@@ -36,6 +36,7 @@ void expect_told(Job& job, size_t index, const std::string& text) {
 class Fate : public testing::Test {
  protected:
   void start(const std::string& name, Environment more = {}) {
+    more.push_back("SUMCAST_PS_PARTITION=ranges");  // Each server has one of two keys.
     job_.emplace(2, 2, std::move(more));
     job_->add_all({program("fate"), name}, 2);
     for (size_t i = 0; i < job_->size(); ++i) ASSERT_TRUE(job_->saw(i, "ready")) << job_->output(i);
@@ -141,6 +142,29 @@ TEST_F(Fate, AJobThatIsNotCompleteNamesWhoHasCome) {
   job.add("server", {program("fate"), "start"}, {"SUMCAST_PS_START_TIMEOUT=20s"});
   expect_told(job, 0, "1 of 2 servers and 0 of 1 workers have come: server 127.0.0.1:");
   EXPECT_EQ(job.wait(1), 7);
+}
+
+TEST_F(Fate, AServerThatDiesWhileOthersConnectToItIsTold) {
+  for (const char* const replicas : {"0", "1"}) {
+    Job job(2, 1, {"PS_VERBOSE=1", std::string("SUMCAST_PS_REPLICAS=") + replicas});
+    const std::vector<std::string> command = {program("fate"), "start"};
+    job.add("scheduler", command);
+    job.add("server", command);
+    job.add("worker", command);
+    ASSERT_TRUE(job.saw(kScheduler, "1 of 2 servers and 1 of 1 workers have come"));
+    job.process(2).send_signal(SIGSTOP);  // It connects to the servers when one is dead.
+    job.add("server", command);
+    ASSERT_TRUE(job.saw(kScheduler, "assign rank=9"));
+    job.process(kServer0).send_signal(SIGKILL);
+    ASSERT_TRUE(job.saw(kScheduler, "has died"));
+    job.process(2).send_signal(SIGCONT);
+    if (replicas == std::string("0")) {
+      expect_told(job, 2, "has died");
+    } else {  // The other one stands in.
+      EXPECT_EQ(job.wait(2), 0) << job.output(2);
+      EXPECT_EQ(job.wait(3), 0) << job.output(3);
+    }
+  }
 }
 
 TEST_F(Fate, NobodyIsTheScheduler) {

@@ -20,7 +20,8 @@ using testing::Not;
 class Late : public testing::Test {
  protected:
   void start(const std::string& name, int servers, int workers, Environment more) {
-    more.push_back("PS_HEARTBEAT_TIMEOUT=40s");  // Who stands still for a while is not dead.
+    more.push_back("PS_HEARTBEAT_TIMEOUT=40s");     // Who stands still for a while is not dead.
+    more.push_back("SUMCAST_PS_PARTITION=ranges");  // All keys are server 0's.
     servers_ = static_cast<size_t>(servers);
     job_.emplace(servers, workers, std::move(more));
     job_->add_all({program("late"), name}, workers);

@@ -72,7 +72,9 @@ TEST_F(Replica, WithoutADeathNothingChanges) {
 TEST_F(Replica, AServerIsKilledUnderLoad) {
   for (size_t seed = 0; seed < 6; ++seed) {
     const size_t servers = 2 + seed % 2, victim = kServer0 + seed % servers;
-    start("load", static_cast<int>(servers), 1500);
+    const char* const partition = seed < 3 ? "hash" : "ranges";
+    start("load", static_cast<int>(servers), 1500,
+          {std::string("SUMCAST_PS_PARTITION=") + partition});
     signal_at(moment(seed), victim, SIGKILL);
     expect_exact(victim);
   }

@@ -1,7 +1,8 @@
 // Key-value pairs, and how they are cut into one part for each server.
 //
 // By ranges a part is a run of the sorted keys and shares the caller's memory. By hash (for keys
-// that crowd at one end, such as small ids) it is gathered; the order within a part stays sorted.
+// that crowd at one end, such as small ids) it is gathered, unless one server has all keys; the
+// order within a part stays sorted.
 #ifndef PS_INTERNAL_KV_PAIRS_H_
 #define PS_INTERNAL_KV_PAIRS_H_
 
@@ -122,7 +123,7 @@ inline size_t HashedServer(Key key, size_t servers) {
   return static_cast<size_t>(((z >> 32) * static_cast<uint64_t>(servers)) >> 32);
 }
 
-/// Gathers each server's keys.
+/// Gathers each server's keys. If they are all one server's, as a single key is, nothing is copied.
 template <typename Val>
 void SliceByHash(const KVPairs<Val>& send, size_t servers, KVSlices<Val>* sliced) {
   const size_t keys = send.keys.size();
@@ -130,31 +131,47 @@ void SliceByHash(const KVPairs<Val>& send, size_t servers, KVSlices<Val>* sliced
   const bool has_lens = send.lens.size() == keys && !send.vals.empty() && keys > 0;
   sliced->clear();
   sliced->resize(servers);
+  if (keys == 0) return;
+  const size_t first = HashedServer(send.keys[0], servers);
+  size_t same = 1;
+  while (same < keys && HashedServer(send.keys[same], servers) == first) ++same;
+  if (same == keys) {
+    (*sliced)[first] = {true, send};
+    if (!has_lens) (*sliced)[first].second.lens = SArray<int>();
+    return;
+  }
+  std::vector<uint32_t> server_of(keys);
   std::vector<size_t> counts(servers, 0), val_counts(servers, 0);
   for (size_t i = 0; i < keys; ++i) {
     const size_t s = HashedServer(send.keys[i], servers);
+    server_of[i] = static_cast<uint32_t>(s);
     ++counts[s];
     val_counts[s] += has_lens ? static_cast<size_t>(send.lens[i]) : k;
   }
-  std::vector<Val*> to(servers, nullptr);
+  /// Where a server's next key goes, and what belongs to it.
+  struct Cursor {
+    Key* key;
+    Val* val;
+    int* length;
+  };
+  std::vector<Cursor> cursors(servers);
   for (size_t s = 0; s < servers; ++s) {
     if (counts[s] == 0) continue;
     KVPairs<Val>& part = (*sliced)[s].second;
     (*sliced)[s].first = true;
     part.priority = send.priority;
-    part.keys.reserve(counts[s]);
-    if (has_lens) part.lens.reserve(counts[s]);
+    part.keys = SArray<Key>(new Key[counts[s]], counts[s], true);
+    if (has_lens) part.lens = SArray<int>(new int[counts[s]], counts[s], true);
     if (!send.vals.empty()) part.vals = SArray<Val>(new Val[val_counts[s]], val_counts[s], true);
-    to[s] = part.vals.data();
+    cursors[s] = {part.keys.data(), part.vals.data(), part.lens.data()};
   }
   const Val* from = send.vals.data();
   for (size_t i = 0; i < keys; ++i) {
-    const size_t s = HashedServer(send.keys[i], servers);
-    KVPairs<Val>& part = (*sliced)[s].second;
+    Cursor& to = cursors[server_of[i]];
     const size_t length = has_lens ? static_cast<size_t>(send.lens[i]) : k;
-    part.keys.push_back(send.keys[i]);
-    if (has_lens) part.lens.push_back(send.lens[i]);
-    to[s] = std::copy(from, from + length, to[s]);
+    *to.key++ = send.keys[i];
+    if (has_lens) *to.length++ = send.lens[i];
+    to.val = std::copy(from, from + length, to.val);
     from += length;
   }
 }

@@ -111,10 +111,12 @@ class KVWorker : public SimpleApp {
                          priority);
   }
 
-  /// From now on the program cuts its requests itself, by ranges.
+  /// From now on the program cuts its requests itself, by ranges: those of the whole job, as if it
+  /// used GetServerKeyRanges.
   void set_slicer(const Slicer& slicer) {
     CHECK(slicer) << "a slicer must be callable";
-    Postoffice::Get()->ChooseRanges();
+    (void)&internal::AsksForRanges<Val>::noted;
+    Postoffice::Get()->AskForRanges();
     slicer_ = slicer;
   }
 
@@ -169,13 +171,13 @@ class KVWorker : public SimpleApp {
   bool Slice(const KVPairs<Val>& kvs, SlicedKVs* sliced) {
     Postoffice* const office = Postoffice::Get();
     if (slicer_) {
-      slicer_(kvs, office->GetServerKeyRanges(), sliced);
+      slicer_(kvs, office->KeyRanges(), sliced);
       CHECK_EQ(sliced->size(), static_cast<size_t>(office->num_servers()))
           << "a slicer gives one part for each server";
       return false;
     }
     internal::CheckPairs(kvs);
-    if (office->UsePartition() == Partition::kHash) {
+    if (office->partition() == Partition::kHash) {
       internal::SliceByHash(kvs, static_cast<size_t>(office->num_servers()), sliced);
       return true;
     }

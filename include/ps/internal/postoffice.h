@@ -14,11 +14,28 @@
 
 namespace ps {
 
-/// How keys find their servers.
+/// How keys find their servers: one way for the whole job (docs/ps-lite.md, "Keys to servers").
 enum class Partition {
   kRanges,  ///< Server i of n owns the i-th of n equal ranges.
-  kHash,    ///< By a mixed hash of the key: SUMCAST_PS_PARTITION=hash.
+  kHash,    ///< By a mixed hash of the key.
 };
+
+namespace internal {
+
+/// Notes that this process asks for ranges. Returns true.
+bool NoteRangesAsked();
+
+/// A template that refers to `noted` makes the program, or library, in which it is instantiated
+/// note it when that is loaded: before Start, and whether the function is called or not. So all
+/// processes can agree at Start on how keys are cut. `Asker` is any type.
+template <typename Asker>
+struct AsksForRanges {
+  static const bool noted;
+};
+template <typename Asker>
+const bool AsksForRanges<Asker>::noted = NoteRangesAsked();
+
+}  // namespace internal
 
 /// One per process. Thread-safe.
 class Postoffice {
@@ -47,9 +64,14 @@ class Postoffice {
 
   /// A single node's id, or the members of a group.
   const std::vector<int>& GetNodeIDs(int node_id) const;
-  /// ranges[i]: the keys of server i; the last one includes kMaxKey. From now on the partition is
-  /// by ranges, whatever SUMCAST_PS_PARTITION says.
-  const std::vector<Range>& GetServerKeyRanges();
+  /// ranges[i]: the keys of server i; the last one includes kMaxKey. A job in whose programs this
+  /// is used has its keys cut by ranges. Fails (LOG(FATAL)) if Start could not know of the use: in
+  /// a library that was loaded later. (A template, so that only a use is one; without arguments.)
+  template <typename Asker = void>
+  const std::vector<Range>& GetServerKeyRanges() {
+    (void)&internal::AsksForRanges<Asker>::noted;
+    return AskForRanges();
+  }
 
   static int WorkerRankToID(int rank) { return rank * 2 + 9; }
   static int ServerRankToID(int rank) { return rank * 2 + 8; }
@@ -71,12 +93,12 @@ class Postoffice {
   /// Null after `timeout` seconds.
   Customer* GetCustomer(int app_id, int customer_id, int timeout = 0) const;
 
-  /// As GetServerKeyRanges, without choosing.
+  /// As GetServerKeyRanges, without asking.
   const std::vector<Range>& KeyRanges() const;
-  /// How the next request is cut. The first request fixes it: a later change is an error.
-  Partition UsePartition();
-  /// As GetServerKeyRanges, for slicers.
-  void ChooseRanges();
+  /// How requests are cut; known once Start has returned.
+  Partition partition() const;
+  /// What GetServerKeyRanges and set_slicer do.
+  const std::vector<Range>& AskForRanges();
 
   /// Requests of this application and command only ever add: Push values may be summed on their
   /// way, before a handler sees them. See DeclareMergeable.
