@@ -31,8 +31,8 @@ TEST_F(TrainEndToEnd, WithLateReadsHotKeysChangeNoBitAndLatenessDoes) {
 }
 
 TEST_F(TrainEndToEnd, RoundedRowsLearnToTheSameBitsHotAndCold) {
-  const auto cold = last_epoch(print_of(
-      {"--row-wire", "int8", "--hot", "0", "--servers", "2", "--checkpoint", path("cold")}));
+  const auto cold =
+      last_epoch(print_of({"--row-wire", "int8", "--hot", "0", "--checkpoint", path("cold")}));
   const auto hot = last_epoch(print_of(
       {"--row-wire", "int8", "--hot", "300", "--track", "9", "--checkpoint", path("hot")}));
   EXPECT_GT(hot.at("hot_share"), 0.1);
