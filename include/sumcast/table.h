@@ -40,6 +40,8 @@ typedef struct sumcast_table_options {
   uint32_t hot_max, track;
   uint32_t admit_after, evict_after;
   uint64_t max_rows;
+  int32_t row_wire; /* enum sumcast_wire */
+  int32_t reserved; /* 0 */
 } sumcast_table_options;
 
 /* Writes what TableOptions has, but for `size`. */

@@ -48,6 +48,10 @@ struct TableOptions {
   uint32_t segments = 4;  ///< Parts of a server's rows that are answered one by one, 1..256.
   /// How gradients travel: kNative, kBF16, kFP16 or kInt8.
   WireFormat wire = WireFormat::kNative;
+  /// How rows travel to the ranks that pull them: the same formats. All but kNative round what
+  /// pull() and push() give, hot rows alike (docs/numerics.md N24); the table keeps, moves and
+  /// saves exact rows, and peek() reads them.
+  WireFormat row_wire = WireFormat::kNative;
   /// For save(): all ranks see it. Made if it is not there. Empty: nothing is saved.
   std::string checkpoint_directory;
   /// Go on from the directory's checkpoint, if it has one. It may be of other numbers of ranks and

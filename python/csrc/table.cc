@@ -72,6 +72,7 @@ TableSettings::TableSettings(const py::dict& from) {
   take("servers", options.servers);
   take("segments", options.segments);
   take("wire", options.wire);
+  take("row_wire", options.row_wire);
   take("resume", options.resume);
   take("hot_max", options.hot_max);
   take("track", options.track);

@@ -72,6 +72,8 @@ class EmbeddingBag(torch.nn.Module):
         limit.
     servers: ranks that hold rows, from rank 0 on; 0: all, or the first 16.
     wire: how gradients travel: "fp32", "bf16", "fp16" or "int8".
+    row_wire: how rows travel, the same: a training forward reads rounded rows, hot ones alike; what
+        is kept, moved and saved is exact, and so is what a forward without gradients reads.
     checkpoint: a directory that all ranks see, for save(). resume: go on from what is in it, if
         anything is; `restored` is then the state that was saved with it.
     process_group: None: the default one, or this process alone. timeout: of every call; None: the
@@ -86,13 +88,14 @@ class EmbeddingBag(torch.nn.Module):
                  betas=(0.9, 0.999), eps=None, initial_accumulator=0.0, ftrl_beta=1.0, l1=0.0,
                  l2=0.0, average=True, init_scale=None, seed=1, padding_idx=None,
                  include_last_offset=False, hot=None, track=100, admit_after=0, evict_after=0,
-                 max_rows=0, servers=0, segments=4, wire="fp32", checkpoint=None, resume=False,
-                 process_group=None, timeout=None, name="table"):
+                 max_rows=0, servers=0, segments=4, wire="fp32", row_wire="fp32", checkpoint=None,
+                 resume=False, process_group=None, timeout=None, name="table"):
         super().__init__()
         if mode not in _MODES:
             raise ValueError(f"sumcast: mode {mode!r}; there are sum, mean and max")
-        if wire not in _WIRES:
-            raise ValueError(f"sumcast: wire {wire!r}; there are {', '.join(_WIRES)}")
+        for argument, value in (("wire", wire), ("row_wire", row_wire)):
+            if value not in _WIRES:
+                raise ValueError(f"sumcast: {argument} {value!r}; there are {', '.join(_WIRES)}")
         if dim < 1:
             raise ValueError(f"sumcast: dim={dim}; a row has 1 float or more")
         hot_max, hot_keys = _keys.hot_keys(hot)
@@ -106,6 +109,7 @@ class EmbeddingBag(torch.nn.Module):
             "beta": ftrl_beta, "l1": l1, "l2": l2, "initial": initial_accumulator,
             "init_scale": self.dim ** -0.5 if init_scale is None else init_scale, "seed": seed,
             "servers": servers, "segments": segments, "wire": _WIRES[wire],
+            "row_wire": _WIRES[row_wire],
             "checkpoint_directory": "" if checkpoint is None else os.fspath(checkpoint),
             "resume": int(bool(resume)), "hot_max": hot_max, "track": track,
             "admit_after": admit_after, "evict_after": evict_after, "max_rows": max_rows,

@@ -32,12 +32,14 @@ HotProgress bars_of(report::Progress& progress) {
 
 }  // namespace
 
-Result<std::string> run_hot(const HotOptions& options) {
+Result<std::string> run_hot(const HotOptions& asked) {
   report::Progress progress(
       report::probe_terminal(STDERR_FILENO, !runtime::environment("NO_COLOR")));
   const HotProgress report_progress = bars_of(progress);
-  const auto data = load_hot_data(options, report_progress);
+  const auto data = load_hot_data(asked, report_progress);
   if (!data) return fail(data.error());
+  HotOptions options = asked;
+  if (options.row_width == 0) options.row_width = data->row_width;
   const HotStudy study = study_hot_keys(options, *data, report_progress);
   if (!options.out.empty()) {
     auto written = write_output_file(options.out, placement_json(options, study));
@@ -58,6 +60,7 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   hot->footer(
       "Examples:\n"
       "  sumcast hot debian-packages\n"
+      "  sumcast hot debian-packages --model word2vec --servers 1\n"
       "  sumcast hot clicks.tsv --workers 8 --batch 256 --servers 1 --report hot.html\n"
       "  sumcast hot train.svm --sample 8% --out placement.json --json");
   hot->add_option("data", options->source,
@@ -67,6 +70,8 @@ void add_hot_command(CLI::App& app, int& exit_code) {
     hot->add_option(flag, value, help)->capture_default_str();
   };
   add("--format", options->format, "auto, libsvm, criteo, avazu, text or packages");
+  hot->add_option("--model", options->model,
+                  "What trains on it, as of sumcast train: its negative samples and biases count");
   add("--sample", options->sample, "Share of the rows that the hot keys are chosen from");
   add("--batch", options->batch, "Rows that a worker takes per step");
   add("--workers", options->workers, "Workers who contribute to a sum");
@@ -76,7 +81,7 @@ void add_hot_command(CLI::App& app, int& exit_code) {
   add("--servers", options->servers,
       "Above 0: size the hot set for the busiest link, beside so many servers");
   add("--arrays", options->arrays, "Register arrays of the switch");
-  add("--row-width", options->row_width, "Floats per key");
+  add("--row-width", options->row_width, "Floats per key; 0: the model's, or 1");
   add("--doubled", options->doubled, "Share of the hot keys that get two slots");
   add("--rows", options->rows, "Read or generate so many rows; 0: all, or 200,000");
   add("--vocabulary", options->vocabulary, "Keys of a generator");

@@ -14,6 +14,6 @@ void add_hot_command(CLI::App& app, int& exit_code);
 
 /// Runs a study with valid options and returns what to print. Files of --out and --report are
 /// written whole or not at all.
-Result<std::string> run_hot(const HotOptions& options);
+Result<std::string> run_hot(const HotOptions& asked);
 
 }  // namespace sumcast::cli

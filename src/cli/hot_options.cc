@@ -54,7 +54,12 @@ std::vector<std::string> HotOptions::validate() const {
           fmt::format("--workers times --rounds-held must be 1 to {}", kContributorsMax));
   require(arrays >= 1 && arrays <= hotset::kArraysMax,
           fmt::format("--arrays must be 1 to {}", hotset::kArraysMax));
-  require(row_width >= 1 && row_width <= 65'536, "--row-width must be 1 to 65536");
+  require(row_width <= 65'536, "--row-width must be 0 to 65536");
+  if (!model.empty()) {
+    require(source != "flat",
+            "--model: nothing trains on flat; name a file, debian-packages or ctr");
+    require(rows == 0 || source == "ctr", "--rows: not with --model, which reads all of a file");
+  }
   require(servers <= 65'536, "--servers must be at most 65536");
   require(fan_in_min >= 1, "--fan-in must be at least 1");
   require(rows <= UINT32_MAX, "--rows must be below 2^32");

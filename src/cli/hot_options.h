@@ -12,17 +12,20 @@ namespace sumcast::cli {
 struct HotOptions {
   std::string source;           ///< A file, debian-packages, or a generator: ctr, flat.
   std::string format = "auto";  ///< As dataset::open_samples has it.
-  std::string sample = "4%";    ///< Share of the rows that the hot set is chosen from.
-  uint64_t batch = 64;          ///< Rows that a worker takes per step.
-  uint32_t workers = 8;         ///< Who contribute to a sum.
-  uint32_t rounds_held = 1;     ///< Rounds that sums stay in the aggregator.
-  uint64_t capacity = 0;        ///< Places for keys; 0: a tenth of the keys, at least 16.
-  double fan_in_min = 2;        ///< Keys with less expected fan-in are not placed.
+  /// What trains on it (TrainOptions::model): rows then touch what its training touches, biases and
+  /// negative samples too. Empty: their own keys alone.
+  std::string model;
+  std::string sample = "4%";  ///< Share of the rows that the hot set is chosen from.
+  uint64_t batch = 64;        ///< Rows that a worker takes per step.
+  uint32_t workers = 8;       ///< Who contribute to a sum.
+  uint32_t rounds_held = 1;   ///< Rounds that sums stay in the aggregator.
+  uint64_t capacity = 0;      ///< Places for keys; 0: a tenth of the keys, at least 16.
+  double fan_in_min = 2;      ///< Keys with less expected fan-in are not placed.
   /// Servers whose links are like a worker's. Above 0 the hot set is sized for the busiest link
   /// (sparse::balance) instead of by fan-in.
   uint32_t servers = 0;
   uint32_t arrays = 32;         ///< Register arrays.
-  uint32_t row_width = 1;       ///< Floats per key.
+  uint32_t row_width = 0;       ///< Floats per key; 0: the model's, or 1.
   std::string doubled = "25%";  ///< Share of the hot keys that get two slots, at most.
   uint64_t rows = 0;            ///< Rows to read or generate; 0: all of a file, 200,000 generated.
   uint64_t vocabulary = 1'000'000;  ///< Keys of a generator.

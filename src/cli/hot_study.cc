@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cli/datagram_payload.h"
+#include "cli/train_task.h"
 #include "dataset/key_stream.h"
 #include "dataset/sample.h"
 #include "numeric/rows.h"
@@ -66,6 +67,24 @@ Result<HotData> read(const HotOptions& options, const HotProgress& progress) {
   return data;
 }
 
+/// Everything that the model trains on is its sample.
+Result<HotData> read_for_training(const HotOptions& options) {
+  TrainOptions training;
+  training.data = options.source;
+  training.format = options.format;
+  training.model = options.model;
+  training.seed = options.seed;
+  training.sample = 1;
+  if (options.rows != 0) training.rows = options.rows;
+  const auto subject = make_train_subject(training);
+  if (!subject) return fail(subject.error());
+  HotData data;
+  data.corpus = (*subject)->sample();
+  data.vocabulary = data.corpus.distinct_keys();
+  data.row_width = (*subject)->width();
+  return data;
+}
+
 uint64_t keys_of_share(double share, uint64_t vocabulary) {
   return std::max<uint64_t>(1, static_cast<uint64_t>(share * static_cast<double>(vocabulary)));
 }
@@ -120,10 +139,12 @@ std::vector<KeyIndex> choose(const HotOptions& options, const Ranking& sampled,
                               options.fan_in_min);
   }
   // The model that decides in training how many keys are hot, for f32 on the wire.
-  study.links =
-      sparse::balance(sparse::link_model(options.workers, options.servers, options.row_width,
-                                         WireFormat::kNative, kDatagramPayloadBytes),
-                      chances, sampled.order, study.capacity);
+  sparse::Options job;
+  job.workers = options.workers;
+  job.servers = options.servers;
+  job.shape.width = options.row_width;
+  study.links = sparse::balance(sparse::link_model(job, kDatagramPayloadBytes), chances,
+                                sampled.order, study.capacity);
   return {sampled.order.begin(),
           sampled.order.begin() + static_cast<std::ptrdiff_t>(study.links.hot)};
 }
@@ -149,7 +170,9 @@ double HotStudy::passes_against_naive() const {
 }
 
 Result<HotData> load_hot_data(const HotOptions& options, const HotProgress& progress) {
-  auto data = options.is_generator() ? generate(options, progress) : read(options, progress);
+  auto data = !options.model.empty()   ? read_for_training(options)
+              : options.is_generator() ? generate(options, progress)
+                                       : read(options, progress);
   if (data && data->corpus.updates() == 0) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("{}: no key in it", options.source));
   }

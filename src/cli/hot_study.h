@@ -25,9 +25,10 @@ struct HotData {
   hotset::Corpus corpus;
   /// Keys that exist: of a file those in it, of a generator those that it may draw.
   uint64_t vocabulary = 0;
+  uint32_t row_width = 1;  ///< Floats per key, of the model if there is one.
 };
 
-/// Reads the file or runs the generator. Options must be valid.
+/// Reads the file or runs the generator, as the model's training would. Options must be valid.
 Result<HotData> load_hot_data(const HotOptions& options, const HotProgress& progress);
 
 struct SampledCoverage {

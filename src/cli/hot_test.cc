@@ -62,7 +62,7 @@ TEST(HotOptions, NamesEveryProblem) {
   options.batch = 0;
   options.arrays = 65;
   options.workers = 0;
-  options.row_width = 0;
+  options.row_width = 65'537;
   options.fan_in_min = 0.5;
   options.out = "/absent/placement.json";
   options.report = "/";
@@ -98,6 +98,31 @@ TEST(Hot, TheClickGeneratorMeetsItsSharesAndThePackingBar) {
   EXPECT_LE(ours["doubled_share"], .25);
   EXPECT_EQ(ours["conflicts_per_key"], 0.0);
   EXPECT_GT(found["packing"][0]["conflicts_per_key"], .3);
+}
+
+TEST(Hot, NegativeSamplesCountAsUpdatesWhereAModelSaysSo) {
+  const Directory directory;
+  std::string text;
+  for (int line = 0; line < 1000; ++line) {
+    for (int word = 0; word < 6; ++word) {
+      text += "w" + std::to_string((line * 6 + word * 7) % 1000) + " ";
+    }
+    text += "\n";
+  }
+  directory.write("text", text);
+  HotOptions options;
+  options.source = directory.file("text");
+  const json words = run(options);
+  options.model = "word2vec";
+  const json training = run(options);
+  EXPECT_EQ(words["row_width"], 1);
+  EXPECT_EQ(training["row_width"], 32);
+  EXPECT_LE(words["keys_per_row"], 11) << "six words and their pairs";
+  EXPECT_GT(training["keys_per_row"], 40) << "five more are drawn for each pair";
+  options.model = "lr";
+  const auto refused = run_hot(options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().what, HasSubstr("says nothing to predict"));
 }
 
 TEST(Hot, CoverageGrowsWithTheSampleAndPredictionHolds) {

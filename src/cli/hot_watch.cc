@@ -30,7 +30,8 @@ hotset::TrackerOptions tracker_options(const HotChoice& first, uint32_t period) 
 
 }  // namespace
 
-HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options, uint32_t width) {
+HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options,
+                     const sparse::Options& job) {
   HotChoice choice;
   const auto asked = options.hot_keys();
   if (asked == 0u || sample.rows() == 0) return choice;
@@ -43,8 +44,7 @@ HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options, 
       choice.keys.push_back(sample.key(order[i]));
     }
   } else {
-    const auto model = sparse::link_model(options.workers, options.servers, width,
-                                          WireFormat::kNative, kDatagramPayloadBytes);
+    const auto model = sparse::link_model(job, kDatagramPayloadBytes);
     choice.keys = sparse::choose_hot_keys(model, sample, options.batch, SIZE_MAX);
   }
   // Either way they are the first of the order.
@@ -67,8 +67,9 @@ HotWatch::HotWatch(const HotChoice& first, const TrainOptions& options, const sp
                    uint32_t rank)
     : period_(first.keys.empty() ? 0 : options.track), residents_(first.keys) {
   if (period_ == 0) return;
-  const double row_bytes = sizeof(float) * job.shape.width;
-  saved_bytes_ = kPeriodsOfHalfLife * period_ * job.workers * (2 * row_bytes + sizeof(uint64_t));
+  const sparse::LinkModel model = sparse::link_model(job, kDatagramPayloadBytes);
+  saved_bytes_ = kPeriodsOfHalfLife * period_ * job.workers *
+                 (model.gradient_bytes + model.row_bytes + model.key_bytes);
   // To the servers and back.
   moved_bytes_ = 2.0 * static_cast<double>(first.keys.size() * sizeof(float)) *
                  static_cast<double>(job.shape.record_lanes());

@@ -29,8 +29,8 @@ struct HotChoice {
 /// The keys worth being hot for training on these links (`--hot auto`), or the hottest so many.
 ///
 /// @param sample  a row for each part of a batch, of which a batch has options.batch.
-/// @param width   f32 lanes of a row.
-HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options, uint32_t width);
+HotChoice choose_hot(const hotset::Corpus& sample, const TrainOptions& options,
+                     const sparse::Options& job);
 
 /// Keys of a batch of so many parts, as the sample's first ones have them.
 double distinct_keys(const hotset::Corpus& sample, uint32_t batch);

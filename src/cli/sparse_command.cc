@@ -50,6 +50,9 @@ CLI::App* add_sparse_command(CLI::App& bench, int& exit_code) {
   command->add_option("--text", flags->text, "Of text: debian-packages, or a file");
   command->add_option("--optimizer", flags->optimizer, table::optimizer_names());
   command->add_option("--wire", flags->wire, "Gradients travel as fp32, bf16, fp16, int8");
+  command->add_option(
+      "--row-wire", flags->row_wire,
+      "Rows travel to workers as fp32, bf16, fp16, int8; all read alike, hot or not");
   command->add_option("-n,--rounds", flags->rounds, "Of a timed block")
       ->check(CLI::Range(1, 100000));
   command->add_option("--repeats", flags->repeats, "Blocks of each path")

@@ -102,6 +102,8 @@ void SparseCrew::count_links(const std::vector<lab::LinkCounters>& before,
     tally.server_packets +=
         static_cast<double>(after[member].up.packets - before[member].up.packets +
                             after[member].down.packets - before[member].down.packets);
+    tally.server_drops += after[member].up.drops - before[member].up.drops;
+    tally.server_drops += after[member].down.drops - before[member].down.drops;
   }
   tally.worker_bytes += busiest;
 }
@@ -168,6 +170,7 @@ SparseRow row_of(std::string_view path, const PathTally& tally, const PathTally&
   row.bytes_per_worker = tally.worker_bytes / rounds;
   row.server_bytes = tally.server_bytes / rounds;
   row.server_packets = tally.server_packets / rounds;
+  row.server_drops = tally.server_drops;
   row.server_flows = kStreamsPerPair * flags.workers * flags.servers;
   const uint64_t pushed = tally.hot_pushed + tally.cold_pushed;
   row.hot_share =

@@ -15,6 +15,7 @@ struct PathTally {
   std::vector<double> round_us;
   std::vector<std::vector<uint64_t>> hashes;  // By block and worker.
   double worker_bytes = 0, server_bytes = 0, server_packets = 0;
+  uint64_t server_drops = 0;
   uint64_t rounds = 0, hot_pushed = 0, cold_pushed = 0, hot_keys = 0;
   std::string chosen;
 };

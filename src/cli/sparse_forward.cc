@@ -125,9 +125,9 @@ Result<Work> ForwardWorker::request_rows(ForwardTask task) {
     const uint32_t peer = options_.workers + server;
     sends.push_back(
         {leg.request.data(), leg.request.size() * sizeof(uint64_t), peer, kRequestTag, 0});
-    leg.reply.resize(leg.touched.size() * options_.shape.width);
+    leg.reply.resize(leg.touched.size() * row_codec_.row_bytes());
     if (leg.reply.empty()) continue;
-    receives.push_back({leg.reply.data(), leg.reply.size() * sizeof(float), peer, kReplyTag, 0});
+    receives.push_back({leg.reply.data(), leg.reply.size(), peer, kReplyTag, 0});
   }
   return group_.exchange_async(sends, receives);
 }
@@ -191,9 +191,11 @@ Result<void> ForwardWorker::round(ForwardTask task, const float* gradients,
   if (auto done = requested->wait(); !done) return done;
   rows_.assign(next.size(), nullptr);
   for (size_t i = 0; i < cold_places_.size(); ++i) rows_[cold_places_[i]] = cold_.row(i);
-  for (const Leg& leg : legs_) {
+  for (Leg& leg : legs_) {
+    leg.rows.resize(leg.places.size() * width);
+    row_codec_.decode(leg.reply.data(), leg.places.size(), leg.rows.data());
     for (size_t i = 0; i < leg.places.size(); ++i) {
-      rows_[leg.places[i]] = leg.reply.data() + i * width;
+      rows_[leg.places[i]] = leg.rows.data() + i * width;
     }
   }
   return {};
@@ -210,6 +212,7 @@ Result<void> ForwardWorker::push_pull(const float* gradients, std::span<const ui
 ForwardServer::ForwardServer(Group group, const sparse::Options& options, uint32_t rank)
     : group_(std::move(group)),
       options_(options),
+      row_codec_(options.row_wire, options.shape.width),
       me_(rank - options.workers),
       table_(options.shape),
       requests_(options.workers),
@@ -280,10 +283,10 @@ Result<void> ForwardServer::sum() {
 }
 
 Result<void> ForwardServer::reply() {
-  const size_t width = options_.shape.width;
+  const size_t row_bytes = row_codec_.row_bytes();
   std::vector<Message> sends;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
-    std::vector<float>& rows = replies_[worker];
+    std::vector<std::byte>& rows = replies_[worker];
     rows.clear();
     bool is_known = true;
     for_each_bit(std::span<const uint64_t>(requests_[worker]).subspan(1), [&](uint32_t slot) {
@@ -291,15 +294,15 @@ Result<void> ForwardServer::reply() {
         is_known = false;
         return;
       }
-      const float* const row = table_.record(slot);
-      rows.insert(rows.end(), row, row + width);
+      rows.resize(rows.size() + row_bytes);
+      row_codec_.encode(table_.record(slot), rows.data() + rows.size() - row_bytes);
     });
     if (!is_known) {
       return fail(ErrorCode::kMismatch,
                   fmt::format("forward: worker {} asked for a slot that is not there", worker));
     }
     if (rows.empty()) continue;
-    sends.push_back({rows.data(), rows.size() * sizeof(float), worker, kReplyTag, 0});
+    sends.push_back({rows.data(), rows.size(), worker, kReplyTag, 0});
   }
   return group_.exchange(sends, {});
 }

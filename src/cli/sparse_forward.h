@@ -4,8 +4,8 @@
 //
 //   worker -> aggregator   gradients of its hot rows                  RowSum with the server as
 //   root aggregator -> server   one sum of each row that was touched worker -> server request:
-//   task, and a bit for each of the server's hot slots server -> worker       f32 rows[bits set],
-//   after all workers' gradients
+//   task, and a bit for each of the server's hot slots server -> worker       rows[bits set] as
+//   they travel (sparse/row_codec.h), after all workers' gradients
 //
 // A round of every worker is a request to every server; cold keys go the ordinary way at the same
 // time. New rows are zeros (TableShape::init_scale 0), so servers need not know hot keys by name.
@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sparse/row_codec.h"
 #include "sparse/worker.h"
 #include "table/row_table.h"
 
@@ -55,12 +56,16 @@ class ForwardWorker {
   struct Leg {                      // To one server.
     std::vector<uint32_t> touched;  // Slots of the current keys, ascending.
     std::vector<uint32_t> places;   // Of each, among the current keys.
-    std::vector<float> gathered, reply;
+    std::vector<float> gathered, rows;
+    std::vector<std::byte> reply;
     std::vector<uint64_t> request;  // Task, bits.
   };
 
   ForwardWorker(sparse::Worker& cold, Group group, const sparse::Options& options)
-      : cold_(cold), group_(std::move(group)), options_(options) {}
+      : cold_(cold),
+        group_(std::move(group)),
+        options_(options),
+        row_codec_(options.row_wire, options.shape.width) {}
 
   Result<void> round(ForwardTask task, const float* gradients, std::span<const uint64_t> next);
   Result<std::vector<Work>> begin_sums(const float* gradients);
@@ -70,6 +75,7 @@ class ForwardWorker {
   sparse::Worker& cold_;
   Group group_;
   sparse::Options options_;
+  sparse::RowCodec row_codec_;
   struct Slot {
     uint32_t server = 0, slot = 0;
   };
@@ -98,11 +104,12 @@ class ForwardServer {
 
   Group group_;
   sparse::Options options_;
+  sparse::RowCodec row_codec_;
   uint32_t me_;                                  // Among the servers.
   table::RowTable table_;                        // Slot for slot.
   std::vector<uint64_t> counts_;                 // By server: hot slots.
   std::vector<std::vector<uint64_t>> requests_;  // By worker: task, bits.
-  std::vector<std::vector<float>> replies_;      // By worker.
+  std::vector<std::vector<std::byte>> replies_;  // By worker.
   std::vector<float> sums_;
   std::vector<uint64_t> present_;
 };

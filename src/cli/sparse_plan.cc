@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_plan.h"
+#include "cli/row_format.h"
 #include "report/table.h"
 
 namespace sumcast::cli {
@@ -72,12 +73,10 @@ Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   if (!optimizer) {
     return fail(refusal("--optimizer", flags.optimizer, table::optimizer_names()));
   }
-  const auto wire = flags.wire == "fp32"
-                        ? WireFormat::kNative
-                        : wire_format_from_name(flags.wire).value_or(WireFormat::kFixed);
-  if (wire == WireFormat::kFixed) {
-    return fail(refusal("--wire", flags.wire, "fp32, bf16, fp16 or int8"));
-  }
+  const auto wire = parse_row_format("--wire", flags.wire);
+  if (!wire) return fail(wire.error());
+  const auto row_wire = parse_row_format("--row-wire", flags.row_wire);
+  if (!row_wire) return fail(row_wire.error());
   if (!(flags.hot_share_max >= 0 && flags.hot_share_max <= 1)) {
     return fail(refusal("--hot-max", fmt::format("{}", flags.hot_share_max), "from 0 to 1"));
   }
@@ -92,7 +91,8 @@ Result<sparse::Options> sparse_options(const SparseFlags& flags) {
   options.servers = flags.servers;
   if (flags.segments != 0) options.segments = flags.segments;  // Else the driver chooses.
   options.staleness = flags.staleness;
-  options.wire = wire;
+  options.wire = *wire;
+  options.row_wire = *row_wire;
   options.shape.width = flags.width;
   options.shape.optimizer.kind = *optimizer;
   if (auto fine = options.validate(); !fine) return fail(fine.error());
@@ -136,11 +136,13 @@ std::string to_json_line(const SparseRow& row, const SparseFlags& flags) {
                                  {"batch", flags.batch},
                                  {"width", flags.width},
                                  {"wire", flags.wire},
+                                 {"row_wire", flags.row_wire},
                                  {"staleness", flags.staleness},
                                  {"round_us", row.round_us},
                                  {"bytes_per_worker", row.bytes_per_worker},
                                  {"server_bytes", row.server_bytes},
                                  {"server_packets", row.server_packets},
+                                 {"server_drops", row.server_drops},
                                  {"server_flows", row.server_flows},
                                  {"hot_share", row.hot_share},
                                  {"hot_keys", row.hot_keys},
@@ -157,6 +159,7 @@ std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& 
                        {"bytes per worker", Align::kRight},
                        {"bytes at servers", Align::kRight},
                        {"packets", Align::kRight},
+                       {"dropped", Align::kRight},
                        {"flows", Align::kRight},
                        {"hot", Align::kRight},
                        {"hot keys", Align::kRight},
@@ -168,7 +171,8 @@ std::string sparse_table(const std::vector<SparseRow>& rows, const SparseFlags& 
                    fmt::format("{:.2f}x", rows.front().round_us / row.round_us),
                    fmt::format("{:.0f} kB", row.bytes_per_worker / 1e3),
                    fmt::format("{:.0f} kB", row.server_bytes / 1e3),
-                   fmt::format("{:.0f}", row.server_packets), fmt::format("{}", row.server_flows),
+                   fmt::format("{:.0f}", row.server_packets), fmt::format("{}", row.server_drops),
+                   fmt::format("{}", row.server_flows),
                    fmt::format("{:.0f} %", 100 * row.hot_share), fmt::format("{}", row.hot_keys),
                    row.wrong == 0 ? "same bits" : fmt::format("{} WRONG", row.wrong)});
   }

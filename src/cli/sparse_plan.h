@@ -23,7 +23,7 @@ struct SparseFlags {
   uint64_t vocabulary = 1'000'000;
   std::string text = "debian-packages";
   std::string optimizer = "adagrad";
-  std::string wire = "fp32";
+  std::string wire = "fp32", row_wire = "fp32";
   uint32_t rounds = 16;        ///< Of a timed block.
   uint32_t repeats = 5;        ///< Blocks of each path, by turns.
   uint32_t flush_every = 16;   ///< Rounds.
@@ -77,6 +77,7 @@ struct SparseRow {
   double bytes_per_worker = 0;  ///< Of a round, both directions, the busiest worker.
   double server_bytes = 0;      ///< Of a round, both directions, all servers.
   double server_packets = 0;
+  uint64_t server_drops = 0;  ///< Packets that found a server's queue full, in all blocks.
   uint32_t server_flows = 0;  ///< Streams that end at servers.
   double hot_share = 0;       ///< Of the gradients.
   uint64_t hot_keys = 0;

@@ -15,10 +15,10 @@ namespace {
 
 /// What all cells of a file must have in common.
 nlohmann::ordered_json settings_of(const SparseFlags& flags) {
-  return {{"skew", flags.skew},        {"rate", flags.rate},
-          {"wire", flags.wire},        {"vocabulary", flags.vocabulary},
-          {"seed", flags.seed},        {"optimizer", flags.optimizer},
-          {"segments", flags.segments}};
+  return {{"skew", flags.skew},         {"rate", flags.rate},
+          {"wire", flags.wire},         {"row_wire", flags.row_wire},
+          {"seed", flags.seed},         {"vocabulary", flags.vocabulary},
+          {"segments", flags.segments}, {"optimizer", flags.optimizer}};
 }
 
 Result<std::vector<SweepResult>> read_results(const SparseFlags& flags) {

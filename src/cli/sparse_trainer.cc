@@ -51,8 +51,7 @@ void SparseTrainer::choose_hot(const dataset::KeyStream& stream, size_t payload_
     stream.next_batch(1, random, keys);
     corpus.add_row(keys);
   }
-  const auto model = sparse::link_model(flags_.workers, flags_.servers, flags_.width,
-                                        sparse_options(flags_)->wire, payload_bytes);
+  const auto model = sparse::link_model(*sparse_options(flags_), payload_bytes);
   const auto most =
       static_cast<size_t>(flags_.hot_share_max * static_cast<double>(stream.vocabulary()));
   hot_ = sparse::choose_hot_keys(model, corpus, flags_.batch, most);

@@ -129,7 +129,7 @@ Result<TrainJob> prepare(const TrainOptions& options) {
   job->segments = sparse::segments_for(distinct_keys(sample, options.batch), job->servers,
                                        job->shape, job->wire);
   job->shape.rows_max = sparse::segment_rows_max(options.max_rows, *job);
-  HotChoice hot = choose_hot(sample, options, (*subject)->width());
+  HotChoice hot = choose_hot(sample, options, *job);
   return TrainJob{options, std::move(*subject), *job, std::move(hot)};
 }
 
@@ -338,6 +338,9 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->add_option("--order", options->order, "Of samples: random, or file (as they were recorded)")
       ->default_str(options->order);
   command->add_option("--wire", options->wire, "Gradients travel as fp32, bf16, fp16, int8");
+  command->add_option(
+      "--row-wire", options->row_wire,
+      "Rows travel to workers as fp32, bf16, fp16, int8; all read alike, hot or not");
   command->add_option("--staleness", options->staleness,
                       "Batches asked for ahead: steps travel while others are computed, and each "
                       "reads rows so many steps old");

@@ -219,6 +219,7 @@ std::vector<std::string> train_argv(const std::string& program, const TrainOptio
   add("--sample", options.sample);
   add("--track", options.track);
   add("--wire", options.wire);
+  add("--row-wire", options.row_wire);
   add("--staleness", options.staleness);
   add("--seed", options.seed);
   return argv;

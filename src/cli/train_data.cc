@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/prng.h"
 #include "dataset/click_log.h"
@@ -34,6 +35,12 @@ Result<void> read_all(const std::string& source, const TrainOptions& options,
                       std::vector<dataset::Sample>& out, std::vector<std::string>& labels) {
   auto reader = open(source, options);
   if (!reader) return fail(reader.error());
+  if (!(*reader)->has_labels()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is text, which says nothing to predict: --model word2vec trains on "
+                            "it, {} needs labels",
+                            source, options.model));
+  }
   for (;;) {
     dataset::Sample sample;
     auto more = (*reader)->next(sample);
@@ -63,6 +70,28 @@ Result<uint32_t> count_classes(const TrainData& data) {
     }
   }
   return static_cast<uint32_t>(most) + 1;
+}
+
+/// Two numbers are two classes, whatever they are called (0 and 1, -1 and 1, 1 and 2): the larger
+/// one is what lr, fm and deepfm give the probability of. One number alone is left as it is.
+Result<void> name_two_classes(TrainData& data, const TrainOptions& options) {
+  std::set<float> labels;
+  for (auto* samples : {&data.train, &data.test}) {
+    for (const dataset::Sample& sample : *samples) {
+      labels.insert(sample.label);
+      if (labels.size() <= 2) continue;
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} has three labels or more ({}); {} tells two apart: --model softmax takes "
+                      "classes",
+                      options.data, fmt::join(labels, ", "), options.model));
+    }
+  }
+  if (labels.size() != 2) return {};
+  for (auto* samples : {&data.train, &data.test}) {
+    for (dataset::Sample& sample : *samples) sample.label = sample.label == *labels.begin() ? 0 : 1;
+  }
+  return {};
 }
 
 /// Columns, or ranges of them (of indices) where there are more than deepfm takes.
@@ -121,7 +150,10 @@ Result<TrainData> load_train_data(const TrainOptions& options) {
                             data.train.size(), data.test.size()));
   }
   if (options.model == "deepfm") data.fields = number_fields(data);
-  if (options.model != "softmax") return data;
+  if (options.model != "softmax") {
+    if (auto named = name_two_classes(data, options); !named) return fail(named.error());
+    return data;
+  }
   auto classes = count_classes(data);
   if (!classes) return fail(classes.error());
   data.classes = *classes;

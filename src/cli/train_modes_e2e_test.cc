@@ -30,6 +30,21 @@ TEST_F(TrainEndToEnd, WithLateReadsHotKeysChangeNoBitAndLatenessDoes) {
   EXPECT_FALSE(model("cold") == model("prompt"));
 }
 
+TEST_F(TrainEndToEnd, RoundedRowsLearnToTheSameBitsHotAndCold) {
+  const auto cold =
+      last_epoch(print_of({"--row-wire", "int8", "--hot", "0", "--checkpoint", path("cold")}));
+  const auto hot = last_epoch(print_of(
+      {"--row-wire", "int8", "--hot", "300", "--track", "9", "--checkpoint", path("hot")}));
+  EXPECT_GT(hot.at("hot_share"), 0.1);
+  EXPECT_EQ(cold.at("test_loss"), hot.at("test_loss"));
+  EXPECT_TRUE(model("cold") == model("hot"));
+  EXPECT_GT(cold.at("auc"), 0.55);
+  (void)print_of({"--hot", "0", "--checkpoint", path("exact")});
+  EXPECT_FALSE(model("cold") == model("exact"));
+  EXPECT_THAT(print_of({"--row-wire", "fixed"}, 2),
+              HasSubstr("--row-wire fixed: it must be fp32, bf16, fp16 or int8"));
+}
+
 TEST_F(TrainEndToEnd, WithoutWaitingItLearnsAndRefusesWhatNeedsAllWorkers) {
   const auto last = last_epoch(print_of({"--asynchronous", "--checkpoint", path("alone")}));
   EXPECT_EQ(last.at("asynchronous"), true);

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "cli/bench_plan.h"
+#include "cli/row_format.h"
 
 namespace sumcast::cli {
 namespace {
@@ -80,16 +81,15 @@ Result<sparse::Options> TrainOptions::job(uint32_t width, float init_scale) cons
     return fail(ErrorCode::kInvalidArgument, fmt::format("--optimizer {}: it must be one of {}",
                                                          optimizer, table::optimizer_names()));
   }
-  const auto gradients =
-      wire == "fp32" ? std::optional(WireFormat::kNative) : wire_format_from_name(wire);
-  if (!gradients) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--wire {}: it must be fp32, bf16, fp16 or int8", wire));
-  }
+  const auto pushed = parse_row_format("--wire", wire);
+  if (!pushed) return fail(pushed.error());
+  const auto pulled = parse_row_format("--row-wire", row_wire);
+  if (!pulled) return fail(pulled.error());
   sparse::Options options;
   options.workers = workers;
   options.servers = servers;
-  options.wire = *gradients;
+  options.wire = *pushed;
+  options.row_wire = *pulled;
   options.staleness = staleness;
   options.asynchronous = asynchronous;
   options.shape.width = width;

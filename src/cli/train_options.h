@@ -38,7 +38,7 @@ struct TrainOptions {
   std::string hot = "auto";  ///< auto, or a number of keys.
   double sample = 0.08;      ///< Of the training data: what hot keys are chosen from.
   uint32_t track = 50;       ///< Rounds between looks at the hot set; 0: it stays.
-  std::string wire = "fp32";
+  std::string wire = "fp32", row_wire = "fp32";
   uint32_t staleness = 0;  ///< Batches that workers ask for ahead (sparse::Options::staleness).
   bool asynchronous = false;
   uint32_t admit_after = 0;       ///< Updates of a key before it gets a row.

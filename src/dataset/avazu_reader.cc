@@ -15,6 +15,12 @@ struct AvazuHeader {
   size_t hour = 0;
 };
 
+/// YYMMDDHH, as far as the hour of the day needs it.
+bool is_hour(std::string_view text) {
+  return text.size() == 8 && text.find_first_not_of("0123456789") == std::string_view::npos &&
+         text.substr(6) < "24";
+}
+
 class AvazuReader final : public SampleReader {
  public:
   AvazuReader(LineReader lines, AvazuHeader header) : lines_(std::move(lines)), header_(header) {}
@@ -33,7 +39,7 @@ class AvazuReader final : public SampleReader {
       return fail(lines_.malformed(fmt::format("the click {} is not 0 or 1", quoted(click))));
     }
     const std::string_view hour = columns_[header_.hour];
-    if (hour.size() != 8 || hour.find_first_not_of("0123456789") != std::string_view::npos) {
+    if (!is_hour(hour)) {
       return fail(lines_.malformed(fmt::format("the hour {} is not YYMMDDHH", quoted(hour))));
     }
     sample.features.clear();

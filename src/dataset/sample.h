@@ -56,6 +56,8 @@ class SampleReader {
   /// Names of the labels met so far, in the order of their first sample; empty where labels are
   /// numbers.
   virtual const std::vector<std::string>& label_names() const;
+  /// Does the format say what a sample is? If not, all labels are 0.
+  virtual bool has_labels() const { return true; }
 };
 
 /// Opens `source`: a path, or "debian-packages" for what apt knows on this machine.

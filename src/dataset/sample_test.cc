@@ -170,10 +170,12 @@ TEST(Avazu, UsesTheHourOfTheDayAndNotTheId) {
 TEST(Avazu, NamesFileLineAndWhatIsWrong) {
   const std::string header = "id,click,hour,C1\n";
   const TextFile columns(header + "1,0,14102103\n"), click(header + "1,yes,14102103,5\n"),
-      hour(header + "1,0,2014-10,5\n"), headless("1,0,14102103,5\n");
+      hour(header + "1,0,2014-10,5\n"), late(header + "1,0,14102124,5\n"),
+      headless("1,0,14102103,5\n");
   EXPECT_THAT(read_all(columns.path()).error, HasSubstr(":2: 3 columns between commas"));
   EXPECT_THAT(read_all(click.path()).error, HasSubstr(":2: the click 'yes' is not 0 or 1"));
   EXPECT_THAT(read_all(hour.path()).error, HasSubstr(":2: the hour '2014-10' is not YYMMDDHH"));
+  EXPECT_THAT(read_all(late.path()).error, HasSubstr(":2: the hour '14102124' is not YYMMDDHH"));
   EXPECT_THAT(read_all(headless.path(), "avazu").error, HasSubstr(":1: no header"));
 }
 

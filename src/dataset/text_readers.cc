@@ -24,6 +24,8 @@ class TextReader final : public SampleReader {
     return true;
   }
 
+  bool has_labels() const override { return false; }
+
  private:
   LineReader lines_;
   std::vector<Feature> features_;

@@ -32,7 +32,8 @@ constexpr size_t kFirstViewBytes =
 Result<sumcast::TableOptions> convert(const sumcast_table_options* given) {
   const auto from = known_part(given, kFirstOptionsBytes, "table_options");
   if (!from) return sumcast::fail(from.error());
-  if (from->wire < 0 || from->wire > SUMCAST_WIRE_FIXED) {
+  for (const int32_t wire : {from->wire, from->row_wire}) {
+    if (wire >= 0 && wire <= SUMCAST_WIRE_FIXED) continue;
     return sumcast::fail(ErrorCode::kInvalidArgument, "table: no such wire format");
   }
   sumcast::TableOptions to;
@@ -52,6 +53,7 @@ Result<sumcast::TableOptions> convert(const sumcast_table_options* given) {
   to.servers = from->servers;
   to.segments = from->segments;
   to.wire = static_cast<sumcast::WireFormat>(from->wire);
+  to.row_wire = static_cast<sumcast::WireFormat>(from->row_wire);
   to.resume = from->resume != 0;
   if (from->checkpoint_directory != nullptr) to.checkpoint_directory = from->checkpoint_directory;
   to.hot_max = from->hot_max;

@@ -68,6 +68,10 @@ TEST(CTable, RefusesWhatIsNoCall) {
   options = options_of(1);
   options.wire = 77;
   EXPECT_EQ(sumcast_table_open(nullptr, &options, &table), SUMCAST_INVALID_ARGUMENT);
+  options = options_of(1);
+  options.row_wire = SUMCAST_WIRE_FIXED;
+  EXPECT_EQ(sumcast_table_open(nullptr, &options, &table), SUMCAST_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sumcast_last_error()).find("does not carry rows"), std::string::npos);
   options.size = 8;
   EXPECT_EQ(sumcast_table_open(nullptr, &options, &table), SUMCAST_INVALID_ARGUMENT);
   EXPECT_EQ(sumcast_table_defaults(&options), SUMCAST_INVALID_ARGUMENT);
@@ -95,6 +99,27 @@ TEST(CTable, RefusesWhatIsNoCall) {
   EXPECT_STREQ(sumcast_last_error(), "table is NULL");
   sumcast_saved_table* saved = nullptr;
   EXPECT_EQ(sumcast_saved_table_read("/nowhere", &saved), SUMCAST_INVALID_ARGUMENT);
+}
+
+/// Programs of before rows had a format of their own.
+TEST(CTable, RowsTravelAsTheyAreForAProgramThatKnowsNoOther) {
+  for (const int32_t wire : {SUMCAST_WIRE_NATIVE, SUMCAST_WIRE_INT8}) {
+    for (const bool is_old : {false, true}) {
+      sumcast_table_options options = options_of(2);
+      options.init_scale = 0.5f;
+      options.row_wire = wire;
+      if (is_old) options.size = offsetof(sumcast_table_options, row_wire);
+      sumcast_table* table = nullptr;
+      ASSERT_EQ(sumcast_table_open(nullptr, &options, &table), SUMCAST_OK) << sumcast_last_error();
+      const uint64_t key = 7;
+      float exact[2], pulled[2];
+      ASSERT_EQ(sumcast_table_peek(table, &key, 1, exact), SUMCAST_OK);
+      ASSERT_EQ(sumcast_table_pull(table, &key, 1, pulled), SUMCAST_OK);
+      const bool is_rounded = !is_old && wire == SUMCAST_WIRE_INT8;
+      EXPECT_EQ(std::memcmp(exact, pulled, sizeof exact) != 0, is_rounded);
+      sumcast_table_free(table);
+    }
+  }
 }
 
 TEST(CTable, AnOlderLibraryRefusesWhatANewerProgramAsksFor) {

@@ -38,6 +38,7 @@ Result<sparse::Options> rows_options(const TableOptions& options, uint32_t worke
   rows.servers = options.servers != 0 ? options.servers : std::min(workers, kServersDefaultMax);
   rows.segments = options.segments;
   rows.wire = options.wire;
+  rows.row_wire = options.row_wire;
   rows.checkpoint_directory = options.checkpoint_directory;
   rows.shape.width = options.width;
   rows.shape.init_scale = options.init_scale;

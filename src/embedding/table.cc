@@ -137,9 +137,8 @@ Result<void> Table::Impl::begin(const TableOptions& asked) {
   if (!made) return fail(made.error());
   worker = std::move(*made);
   if (!seat->has_places()) group = worker->group();
-  follower.emplace(sparse::link_model(options.workers, options.servers, options.shape.width,
-                                      options.wire, seat->context().payload_bytes()),
-                   asked.hot_max, asked.track, seat->context().rank() == 0);
+  follower.emplace(sparse::link_model(options, seat->context().payload_bytes()), asked.hot_max,
+                   asked.track, seat->context().rank() == 0);
   // Servers compare the rest; these two decide which calls all ranks make together.
   const int64_t mine =
       static_cast<int64_t>(table::hash_with(table::hash_with(0, asked.hot_max), asked.track) >> 2);

@@ -1,4 +1,5 @@
 // Tables through their public API: what ranks train is what one machine would compute.
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -133,6 +134,36 @@ TEST(Table, TrainsAsOneMachineWouldWhateverTheRanksAndServers) {
       });
     }
   }
+}
+
+TEST(Table, RoundedRowsAreWhatIsPulledHotAndColdAndPeekingIsExact) {
+  TableOptions options = small("adagrad");
+  options.row_wire = WireFormat::kInt8;
+  Rows cold, hot;
+  for (Rows* const final : {&cold, &hot}) {
+    with_tables({.world = 2}, options, [&](Table& table, uint32_t rank) {
+      const std::vector<uint64_t> keys = keys_in(reference(options, 2, 6));
+      if (final == &hot) {
+        ASSERT_TRUE(table.set_hot(std::span(keys).first(keys.size() / 2)).has_value());
+      }
+      train(table, rank, 0, 6, true);
+      std::vector<float> exact(keys.size() * kWidth), pulled(exact.size());
+      ASSERT_TRUE(table.peek(keys, exact.data()).has_value());
+      ASSERT_TRUE(table.pull(keys, pulled.data()).has_value());
+      EXPECT_NE(pulled, exact);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        float largest = 0;
+        for (size_t lane = i * kWidth; lane < (i + 1) * kWidth; ++lane) {
+          largest = std::max(largest, std::abs(exact[lane]));
+        }
+        for (size_t lane = i * kWidth; lane < (i + 1) * kWidth; ++lane) {
+          EXPECT_LE(std::abs(pulled[lane] - exact[lane]), largest / 251) << keys[i];
+        }
+        if (rank == 0) (*final)[keys[i]].assign(&exact[i * kWidth], &exact[i * kWidth] + kWidth);
+      }
+    });
+  }
+  EXPECT_EQ(cold, hot);
 }
 
 TEST(Table, HotKeysGiveTheSameBits) {

@@ -50,16 +50,17 @@ Balance balance(const LinkModel& model, std::span<const double> chances, double 
   return found;
 }
 
-LinkModel link_model(uint32_t workers, uint32_t servers, uint32_t width, WireFormat wire,
-                     size_t payload_bytes) {
+LinkModel link_model(const Options& job, size_t payload_bytes) {
+  const auto bytes_as = [&](WireFormat format) {
+    return static_cast<double>(numeric::payload_bytes(ElementType::kF32, format, job.shape.width));
+  };
   LinkModel model;
-  model.workers = workers;
-  model.servers = servers;
-  model.row_bytes = 4.0 * width;
-  model.gradient_bytes =
-      static_cast<double>(numeric::payload_bytes(ElementType::kF32, wire, width));
-  model.cell_slots =
-      static_cast<double>(std::max<size_t>(1, numeric::slots_per_cell(wire, width, payload_bytes)));
+  model.workers = job.workers;
+  model.servers = job.servers;
+  model.row_bytes = bytes_as(job.row_wire);
+  model.gradient_bytes = bytes_as(job.wire);
+  model.cell_slots = static_cast<double>(
+      std::max<size_t>(1, numeric::slots_per_cell(job.wire, job.shape.width, payload_bytes)));
   return model;
 }
 

@@ -19,6 +19,7 @@
 #include "base/element.h"
 #include "hotset/chances.h"
 #include "hotset/corpus.h"
+#include "sparse/options.h"
 
 namespace sumcast::sparse {
 
@@ -39,11 +40,10 @@ struct LinkModel {
   double worker_rate = 1, server_rate = 1;
 };
 
-/// Of f32 rows that are pulled, and gradients in `wire`.
+/// Of a job whose members have equal links.
 ///
 /// @param payload_bytes  of a datagram that the aggregator takes.
-LinkModel link_model(uint32_t workers, uint32_t servers, uint32_t width, WireFormat wire,
-                     size_t payload_bytes);
+LinkModel link_model(const Options& job, size_t payload_bytes);
 
 struct Balance {
   size_t hot = 0;          ///< Keys to make hot: the first so many.

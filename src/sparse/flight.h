@@ -29,10 +29,11 @@ using Parts = std::vector<Part>;  ///< By server and segment.
 struct Batch {
   size_t keys = 0;
   Parts parts;
-  std::vector<std::vector<float>> rows;  ///< By part: f32[keys][lanes], as they came.
+  std::vector<std::vector<float>> rows;         ///< By part: f32[keys][lanes].
+  std::vector<std::vector<std::byte>> encoded;  ///< By part: as they came, if rows are rounded.
   std::vector<uint32_t> hot_slots, hot_places;
-  std::vector<float> hot_rows;  ///< f32[hot_slots][width], if has_copies.
-  bool has_copies = false;      ///< Hot rows have moved on before the batch's turn came.
+  std::vector<float> hot_rows;  ///< f32[hot_slots][width], as they are read; if has_copies.
+  bool has_copies = false;      ///< Hot rows move on before the batch's turn, or are rounded.
   bool is_listed = false;       ///< The servers of this context know what it asked for.
 };
 
@@ -59,6 +60,7 @@ struct Flight {
 
   struct UnderWay {
     Work work;
+    uint32_t segment;
     size_t bytes;  ///< To the server that gets most.
   };
   std::deque<UnderWay> segments;

@@ -13,7 +13,8 @@
 //                        kAssign  u64 keys[push]   f32 records[push]
 //                      order   kSave, worker 0 only: which checkpoint to write
 //   server -> worker   reply   one per segment of which rows were asked
-//                        kStep    f32 rows[pull]     as they are after all workers' gradients
+//                        kStep    f32 or encoded rows[pull] (row_codec.h), as they are after all
+//                                 workers' gradients
 //                        kFetch   f32 records[pull]  with the optimiser's state
 //                      receipt kSave, to worker 0: what was written, or why not
 //                      ack     one per round but kAssign: all segments have committed it

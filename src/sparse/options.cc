@@ -30,7 +30,7 @@ Result<void> Options::validate() const {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("sparse: {} segments; 1 to {} are possible", segments, kSegmentsMax));
   }
-  if (!numeric::carries_rows(wire)) {
+  if (!numeric::carries_rows(wire) || !numeric::carries_rows(row_wire)) {
     return fail(ErrorCode::kInvalidArgument,
                 "sparse: wire format fixed does not carry rows; native, bf16, fp16 and int8 do");
   }
@@ -71,6 +71,7 @@ uint64_t Options::fingerprint() const {
                              staleness,
                              asynchronous ? 1u : 0u,
                              static_cast<uint64_t>(wire),
+                             static_cast<uint64_t>(row_wire),
                              shape.width,
                              shape.seed,
                              std::bit_cast<uint32_t>(shape.init_scale),

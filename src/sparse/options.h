@@ -25,9 +25,11 @@ struct Options {
   uint32_t servers = 1;
   uint32_t segments = 16;  ///< Of each server, 1..256.
   table::TableShape shape;
-  /// How gradients travel, hot and cold alike: kNative, kBF16, kFP16 or kInt8. Rows that are pulled
-  /// travel as f32.
+  /// How gradients travel, hot and cold alike: kNative, kBF16, kFP16 or kInt8.
   WireFormat wire = WireFormat::kNative;
+  /// How rows that are pulled travel: the same formats. Hot rows, which workers hold themselves,
+  /// read as if they had travelled (P26); rows are kept, moved, saved and peeked at as they are.
+  WireFormat row_wire = WireFormat::kNative;
   /// How many batches a worker may announce ahead of the one that it trains on (P20): a read for
   /// step c then contains the steps up to c - 1 - staleness. 0: synchronous.
   uint32_t staleness = 0;

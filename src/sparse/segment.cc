@@ -29,6 +29,7 @@ Segment::Segment(const Options& options)
     : wire_(options.wire),
       workers_(options.workers),
       gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
+      row_codec_(options.row_wire, options.shape.width),
       table_(with_any_room(options.shape)),
       pulled_(options.workers),
       waiting_(options.workers),
@@ -259,17 +260,16 @@ Result<void> Segment::set_pulled(uint32_t worker, std::span<const uint64_t> keys
   return {};
 }
 
-void Segment::read_rows(uint32_t worker, float* out) const {
-  const size_t width = table_.shape().width;
+void Segment::read_rows(uint32_t worker, std::byte* out) const {
   for (const uint32_t row : pulled_[worker].rows) {
-    std::memcpy(out, table_.record(row), width * sizeof(float));
-    out += width;
+    row_codec_.encode(table_.record(row), out);
+    out += row_codec_.row_bytes();
   }
   std::vector<float> record(living_ ? table_.shape().record_lanes() : 0);
   for (const uint64_t key : pulled_[worker].keys) {
     living_->read(key, record.data());
-    std::memcpy(out, record.data(), width * sizeof(float));
-    out += width;
+    row_codec_.encode(record.data(), out);
+    out += row_codec_.row_bytes();
   }
 }
 

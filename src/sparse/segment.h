@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "sparse/living_rows.h"
 #include "sparse/options.h"
+#include "sparse/row_codec.h"
 #include "table/row_table.h"
 
 namespace sumcast::sparse {
@@ -64,8 +65,9 @@ class Segment {
   void begin_restore(uint64_t steps);
   /// kUnavailable: they are too many.
   Result<void> end_restore();
-  /// Reads the rows of set_pulled(): f32[keys][width].
-  void read_rows(uint32_t worker, float* out) const;
+  /// Reads the rows of set_pulled() as they travel: row_bytes() each.
+  void read_rows(uint32_t worker, std::byte* out) const;
+  size_t row_bytes() const { return row_codec_.row_bytes(); }
 
   /// Reads rows with their state, f32[keys][record_lanes]; makes none: keys without a row read as
   /// new ones.
@@ -108,7 +110,8 @@ class Segment {
 
   WireFormat wire_;
   uint32_t workers_;
-  size_t gradient_bytes_;  // Of one row on the wire.
+  size_t gradient_bytes_;  // Of one on the wire.
+  RowCodec row_codec_;
   table::RowTable table_;
   std::optional<LivingRows> living_;  // Where rows come and go.
   uint64_t steps_before_ = 0;

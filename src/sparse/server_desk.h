@@ -14,7 +14,7 @@ namespace sumcast::sparse {
 struct Server::Paper {
   struct Sheet {
     std::vector<uint64_t> body;  // Whole words: keys come first.
-    std::vector<float> reply;
+    std::vector<std::byte> reply;
     std::optional<Work> receiving, replying;
   };
   uint32_t worker = 0;

@@ -120,15 +120,16 @@ Result<void> Server::reply(Paper& paper, uint32_t segment) {
   if (sheet.replying) {
     if (auto sent = sheet.replying->wait(); !sent) return sent;
   }
-  const size_t lanes = task == Task::kStep ? options_.shape.width : options_.shape.record_lanes();
-  sheet.reply.resize(keys.size() * lanes);
+  const Segment& rows = *segments_[segment];
   if (task == Task::kStep) {
-    segments_[segment]->read_rows(paper.worker, sheet.reply.data());
+    sheet.reply.resize(keys.size() * rows.row_bytes());
+    rows.read_rows(paper.worker, sheet.reply.data());
   } else {
-    segments_[segment]->read_records(keys, sheet.reply.data());
+    sheet.reply.resize(keys.size() * options_.shape.record_lanes() * sizeof(float));
+    rows.read_records(keys, reinterpret_cast<float*>(sheet.reply.data()));
   }
-  const Message message{sheet.reply.data(), sheet.reply.size() * sizeof(float), paper.worker,
-                        reply_tag(segment), paper.plan.round};
+  const Message message{sheet.reply.data(), sheet.reply.size(), paper.worker, reply_tag(segment),
+                        paper.plan.round};
   auto work = context_->world().exchange_async(std::span(&message, 1), {});
   if (!work) return fail(work.error());
   sheet.replying = std::move(*work);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "numeric/codec.h"
 #include "sparse/server.h"
 #include "sparse/worker.h"
 
@@ -141,15 +142,26 @@ inline void expect_equal_bits(const Rows& a, const Rows& b) {
   }
 }
 
+/// What a worker is to read of a row that is `exact` (P26). @param out  6 lanes.
+inline void read_as(WireFormat format, const float* exact, float* out) {
+  std::copy_n(exact, 6, out);
+  if (format == WireFormat::kNative) return;
+  std::vector<std::byte> wire(numeric::payload_bytes(ElementType::kF32, format, 6));
+  numeric::encode(format, exact, 6, wire.data());
+  numeric::decode(format, wire.data(), 6, out);
+}
+
 /// What one machine would compute: rounds one after the other, gradients folded in rank order.
+/// @return exact rows.
 inline Rows reference(const Options& options, uint32_t rounds) {
   table::RowTable rows(options.shape);
   for (uint32_t round = 0; round < rounds; ++round) {
     std::map<uint64_t, std::vector<float>> sums;
     for (uint32_t rank = 0; rank < options.workers; ++rank) {
       for (const uint64_t key : batch(rank, round)) {
-        float gradient[6];
-        gradient_of(rank, round, key, rows.record(rows.find_or_make(key)), gradient);
+        float read[6], gradient[6];
+        read_as(options.row_wire, rows.record(rows.find_or_make(key)), read);
+        gradient_of(rank, round, key, read, gradient);
         auto [at, fresh] = sums.try_emplace(key, gradient, gradient + 6);
         for (int i = 0; i < 6 && !fresh; ++i) at->second[i] += gradient[i];
       }

@@ -22,6 +22,7 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, Group group
       seat_(seat),
       options_(options),
       gradient_bytes_(numeric::payload_bytes(ElementType::kF32, options.wire, options.shape.width)),
+      row_codec_(options.row_wire, options.shape.width),
       clock_(options.staleness),
       flush_plans_(options.servers),
       flush_bodies_(size_t{options.servers} * options.segments),

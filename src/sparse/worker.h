@@ -52,6 +52,7 @@
 #include "sparse/frames.h"
 #include "sparse/hot_rows.h"
 #include "sparse/options.h"
+#include "sparse/row_codec.h"
 #include "sparse/seat.h"
 #include "sumcast/sumcast.hpp"
 
@@ -110,8 +111,8 @@ class Worker {
   /// The optimizer's rate from the next push_pull() on; the same on all workers, or that ends the
   /// job. kInvalidArgument: below 0, or 0 with FTRL.
   Result<void> set_rate(float rate);
-  /// The row of current key `i`: f32[width]. Valid until the next pull, push_pull, peek,
-  /// save or set_hot; after save() ask again.
+  /// The row of current key `i`: f32[width], as Options::row_wire has it. Valid until the next
+  /// pull, push_pull, peek, save or set_hot; after save() ask again.
   const float* row(size_t i) const { return rows_[i]; }
   size_t keys() const { return rows_.size(); }
   const Clock& clock() const { return clock_; }
@@ -123,8 +124,8 @@ class Worker {
   // All calls up to set_hot(), and save(), catch up first.
 
   /// Reads rows without making any (a key that nobody has trained reads as a new row): for
-  /// evaluation. All workers call it, with whatever keys. No keys are current or announced
-  /// afterwards.
+  /// evaluation, and exact whatever Options::row_wire says. All workers call it, with whatever
+  /// keys. No keys are current or announced afterwards.
   ///
   /// @param keys  distinct.  @param rows  f32[keys][width].
   Result<void> peek(std::span<const uint64_t> keys, float* rows);
@@ -192,6 +193,7 @@ class Worker {
   void fill_plans(Flight& flight);
   Result<void> tell_servers(Flight& flight);
   Result<void> post_segment(Flight& flight);
+  void decode_rows(Flight& flight, uint32_t segment) const;
   Result<void> begin_sums(Flight& flight);
   Result<void> post(Flight& flight, bool at_once);
   Result<void> wait_for(Flight& flight);
@@ -244,6 +246,7 @@ class Worker {
   Call call_;
   std::optional<Error> failed_;
   size_t gradient_bytes_;
+  RowCodec row_codec_;
   uint32_t round_ = 0;                 // In this context.
   uint64_t entered_ = 0;               // Contexts, after the first.
   uint64_t launched_ = 0;              // Flights; through all contexts.

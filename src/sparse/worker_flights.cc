@@ -29,6 +29,7 @@ Worker::FlightPtr Worker::new_flight(Task task, uint32_t flags) {
     batch->keys = 0;
     batch->parts.resize(parts);
     batch->rows.resize(parts);
+    batch->encoded.resize(parts);
     for (Part& part : batch->parts) part.keys.clear(), part.places.clear();
     batch->hot_slots.clear(), batch->hot_places.clear();
     batch->has_copies = batch->is_listed = false;
@@ -93,14 +94,16 @@ void Worker::apply(Flight& flight) {
   }
 }
 
-/// As they are now; others' sums may move the table before the caller is done with them.
+/// As they are now, and as they are read (P26); others' sums may move the table before the caller
+/// is done with them.
 void Worker::copy_hot_rows(Batch& batch) const {
   if (!hot_ || batch.has_copies) return;
   const size_t width = options_.shape.width;
   batch.hot_rows.resize(batch.hot_slots.size() * width);
+  std::vector<std::byte> scratch(row_codec_.row_bytes());
   for (size_t i = 0; i < batch.hot_slots.size(); ++i) {
-    std::memcpy(batch.hot_rows.data() + i * width, hot_->row(batch.hot_slots[i]),
-                width * sizeof(float));
+    row_codec_.round(hot_->row(batch.hot_slots[i]), scratch.data(),
+                     batch.hot_rows.data() + i * width);
   }
   batch.has_copies = true;
 }
@@ -128,6 +131,7 @@ Result<void> Worker::take_turn() {
   clock_.on_turn();
   std::swap(current_, flight.pulled);
   has_current_ = true;
+  if (!row_codec_.is_exact()) copy_hot_rows(current_);
   for (const Part& part : current_.parts) counters_.cold_pulled += part.keys.size();
   place_rows();
   FlightPtr done = std::move(flights_.front());

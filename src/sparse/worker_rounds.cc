@@ -90,8 +90,9 @@ Result<void> Worker::tell_servers(Flight& flight) {
 Result<void> Worker::post_segment(Flight& flight) {
   std::vector<Message> sends, receives;
   const uint32_t segment = flight.next_segment++;
-  const size_t lanes =
-      flight.task == Task::kFetch ? options_.shape.record_lanes() : size_t{options_.shape.width};
+  const bool is_fetch = flight.task == Task::kFetch;
+  const size_t lanes = is_fetch ? options_.shape.record_lanes() : size_t{options_.shape.width};
+  const bool is_encoded = !is_fetch && !row_codec_.is_exact();
   size_t most = 0;
   for (uint32_t server = 0; server < options_.servers; ++server) {
     const size_t part = size_t{server} * options_.segments + segment;
@@ -105,16 +106,31 @@ Result<void> Worker::post_segment(Flight& flight) {
     most = std::max<size_t>(most, bytes);
     std::vector<float>& reply = flight.pulled.rows[part];
     reply.resize(rows.pull * lanes);
-    if (rows.pull == 0) continue;
-    receives.push_back(
-        {reply.data(), reply.size() * sizeof(float), peer, reply_tag(segment), flight.round});
+    Message receive{reply.data(), reply.size() * sizeof(float), peer, reply_tag(segment),
+                    flight.round};
+    if (is_encoded) {
+      std::vector<std::byte>& encoded = flight.pulled.encoded[part];
+      encoded.resize(rows.pull * row_codec_.row_bytes());
+      receive.data = encoded.data(), receive.bytes = encoded.size();
+    }
+    if (rows.pull != 0) receives.push_back(receive);
   }
   if (sends.empty()) return {};
   auto work = context_->world().exchange_async(sends, receives);
   if (!work) return fail(work.error());
-  flight.segments.push_back({std::move(*work), most});
+  flight.segments.push_back({std::move(*work), segment, most});
   flight.segment_bytes += most;
   return {};
+}
+
+/// Of all servers, whose answers are here.
+void Worker::decode_rows(Flight& flight, uint32_t segment) const {
+  if (flight.task == Task::kFetch || row_codec_.is_exact()) return;
+  for (uint32_t server = 0; server < options_.servers; ++server) {
+    const size_t part = size_t{server} * options_.segments + segment;
+    row_codec_.decode(flight.pulled.encoded[part].data(),
+                      flight.plans[server].segments[segment].pull, flight.pulled.rows[part].data());
+  }
 }
 
 /// Sums among the workers, that travel beside the round with the servers.
@@ -175,6 +191,7 @@ Result<void> Worker::wait_for(Flight& flight) {
     }
     if (flight.segments.empty()) break;
     if (auto done = flight.segments.front().work.wait(); !done) return done;
+    decode_rows(flight, flight.segments.front().segment);
     flight.segment_bytes -= flight.segments.front().bytes;
     flight.segments.pop_front();
   }

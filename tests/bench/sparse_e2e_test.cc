@@ -39,9 +39,65 @@ TEST(SparseBench, HotSumsAreForwardedToSeveralServers) {
   EXPECT_GT(outcome.rows[1]["hot_share"], 0.1);
 }
 
+constexpr double kQueueBytes = 1 << 20;  // Of a shaped port (lab/topology.cc).
+
+double dropped_share(const nlohmann::json& row, double rounds) {
+  return row["server_drops"].get<double>() / (rounds * row["server_packets"].get<double>());
+}
+
+/// Incast: a round of all workers is many times what the queue in front of the server holds.
+TEST(SparseBench, ManyWorkersDoNotOverrunTheQueueOfAServersPort) {
+  const Outcome outcome = run_json(
+      "bench sparse --workers 16 --rate 300mbit --path servers --rounds 8 --flush-every 8 "
+      "--repeats 1");
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status.describe();
+  ASSERT_EQ(outcome.rows.size(), 1u);
+  if (outcome.rows[0]["server_bytes"] == 0) GTEST_SKIP() << "no links that count packets";
+  EXPECT_GT(outcome.rows[0]["server_bytes"], 4 * kQueueBytes);
+  EXPECT_EQ(outcome.rows[0]["server_drops"], 0);
+}
+
+/// What goes out ahead and beside rounds fills the queue; it must not make what is sent twice.
+TEST(SparseBench, LateRoundsAndFlushesLoseFewPacketsAtAServersPort) {
+  const Outcome outcome = run_json(
+      "bench sparse --workers 12 --rate 300mbit --path servers,dual --rounds 8 --flush-every 8 "
+      "--repeats 1 --staleness 0,4");
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status.describe();
+  ASSERT_EQ(outcome.rows.size(), 4u);
+  if (outcome.rows[0]["server_bytes"] == 0) GTEST_SKIP() << "no links that count packets";
+  for (const auto& row : outcome.rows) {
+    EXPECT_EQ(row["wrong"], 0);
+    EXPECT_LT(dropped_share(row, 8), 0.01) << row;
+  }
+  const auto& prompt = outcome.rows[0];
+  const auto& late = outcome.rows[2];
+  EXPECT_EQ(late["staleness"], 4);
+  EXPECT_LT(late["server_bytes"].get<double>(), 1.05 * prompt["server_bytes"].get<double>());
+}
+
+TEST(SparseBench, RowsThatTravelInFewerBytesReadAlikeOnAllPaths) {
+  const std::string base =
+      "bench sparse --workers 3 --vocabulary 20000 --batch 64 --rounds 8 --flush-every 4 "
+      "--repeats 2 ";
+  const Outcome exact = run_json(base + "--path servers");
+  const Outcome rounded = run_json(base + "--path servers,forward,dual --row-wire int8");
+  EXPECT_TRUE(rounded.status.ok()) << rounded.status.describe();
+  ASSERT_EQ(exact.rows.size(), 1u);
+  ASSERT_EQ(rounded.rows.size(), 3u);
+  for (const auto& row : rounded.rows) {
+    EXPECT_EQ(row["wrong"], 0) << row;
+    EXPECT_EQ(row["row_wire"], "int8");
+  }
+  // Of a key 8 + 64 + 64 bytes travel, or 8 + 64 + 20.
+  if (rounded.rows[0]["server_bytes"] == 0) GTEST_SKIP() << "no links that count bytes";
+  EXPECT_LT(rounded.rows[0]["server_bytes"].get<double>(),
+            0.8 * exact.rows[0]["server_bytes"].get<double>());
+}
+
 TEST(SparseBench, ImpossibleFlagsAreUsageErrors) {
-  for (const char* flags : {"--skew round", "--path over", "--path dual,dual", "--optimizer lion",
-                            "--wire fixed", "--rounds 10 --flush-every 4"}) {
+  for (const char* flags :
+       {"--skew round", "--path over", "--path dual,dual", "--optimizer lion", "--wire fixed",
+        "--row-wire fixed", "--row-wire fp8", "--rounds 10 --flush-every 4"}) {
     EXPECT_EQ(run_json(std::string("bench sparse ") + flags).status.code, 2) << flags;
   }
 }

@@ -262,6 +262,27 @@ def test_reading_makes_no_rows_and_does_not_disturb_a_step(tables):
     assert table.counters()["cold_pushed"] == 3
 
 
+@pytest.mark.parametrize("row_wire", ["bf16", "fp16", "int8"])
+def test_training_reads_rounded_rows_and_all_else_is_exact(tables, row_wire):
+    table = tables(row_wire=row_wire, optimizer="sgd", lr=0.25, average=False)
+    keys = VOCABULARY[:5]
+    exact = table.rows(keys)
+    out = table(keys.view(-1, 1))
+    bound = exact.abs().amax(1, keepdim=True) / 250
+    assert not torch.equal(out, exact) and bool(((out - exact).abs() <= bound).all())
+    out.sum().backward()
+    table.step()
+    torch.testing.assert_close(table.rows(keys), exact - 0.25, rtol=0, atol=1e-7)
+    with torch.no_grad():
+        assert torch.equal(table(keys.view(-1, 1)), table.rows(keys))
+    table.set_hot(keys[:3])
+    hot = table(keys.view(-1, 1)).detach()
+    table.discard()
+    table.set_hot(None)
+    assert torch.equal(table(keys.view(-1, 1)).detach(), hot)
+    table.discard()
+
+
 def test_a_discarded_step_moves_nothing(tables):
     table = tables(optimizer="momentum")
     before = table.rows(VOCABULARY)
@@ -406,6 +427,8 @@ def test_a_state_dict_tells_what_it_lacks(tables):
     saved = torch.nn.Sequential(table).state_dict()
     with pytest.warns(UserWarning, match="no rows"):
         torch.nn.Sequential(tables()).load_state_dict(saved)
+    with pytest.raises(ValueError, match="row_wire 'fp8'; there are fp32, bf16, fp16, int8"):
+        sumcast.EmbeddingBag(4, row_wire="fp8")
     with pytest.raises(ValueError, match="dim"):
         torch.nn.Sequential(tables(dim=3)).load_state_dict(saved)
 
