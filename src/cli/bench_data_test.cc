@@ -59,7 +59,7 @@ TEST(BenchData, LeavesPiecesOfZerosOfEachRanksOwn) {
   bench.density_millionths = 100'000;
   BenchData data(bench, true, 3, 7);
   const auto a = input_of<float>(data, 0), b = input_of<float>(data, 1);
-  size_t kept = 0, both = 0;
+  int kept = 0, both = 0;
   for (size_t piece = 0; piece < 10'000; ++piece) {
     const auto is_kept = [&](const std::vector<float>& values) {
       const auto begin = values.begin() + static_cast<std::ptrdiff_t>(16 * piece);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -117,6 +118,8 @@ std::string finish_output() {
   std::cout.flush();
   const bool fails = std::fflush(stdout) != 0 || !std::cout;
   if (!had_failed && !fails) return "";
+  // An earlier write failed, and why is forgotten. The text is cut off anyway: one more byte tells.
+  if (errno == 0) (void)!::write(STDOUT_FILENO, "\n", 1);
   return fmt::format("cannot write to standard output: {}",
                      errno != 0 ? std::strerror(errno) : "not all of it was taken");
 }

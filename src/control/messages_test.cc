@@ -111,7 +111,9 @@ TEST(Messages, ReadOnlyTheNumberOfAnotherProtocolsHello) {
   const auto hello = decode_server_hello(R"({"kind":"hello","protocol":9,"novelty":[]})");
   ASSERT_TRUE(hello.has_value());
   EXPECT_EQ(hello->protocol, 9u);
-  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":4,"novelty":[]})").has_value());
+  const std::string ours = std::to_string(kProtocol);
+  EXPECT_FALSE(decode_server_hello(R"({"kind":"hello","protocol":)" + ours + R"(,"novelty":[]})")
+                   .has_value());
   EXPECT_FALSE(decode_server_hello(R"({"kind":"join","protocol":9})").has_value());
 }
 

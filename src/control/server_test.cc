@@ -345,14 +345,14 @@ Error answer_to(const std::string& frame) {
 }
 
 TEST(Control, AnotherProtocolIsNamed) {
+  const std::string ours = std::to_string(kProtocol), newer = std::to_string(kProtocol + 1);
   const Error old = answer_to(R"({"kind":"hello","protocol":0})");
   EXPECT_EQ(old.code, ErrorCode::kDenied);
-  EXPECT_EQ(old.what,
-            "HERE speaks control protocol 0, this program 4: an old daemon; use the same release "
-            "on both");
-  EXPECT_EQ(answer_to(R"({"kind":"hello","protocol":5,"x":1})").what,
-            "HERE speaks control protocol 5, this program 4: this program is older than the "
-            "daemon; use the same release on both");
+  EXPECT_EQ(old.what, "HERE speaks control protocol 0, this program " + ours +
+                          ": an old daemon; use the same release on both");
+  EXPECT_EQ(answer_to(R"({"kind":"hello","protocol":)" + newer + R"(,"x":1})").what,
+            "HERE speaks control protocol " + newer + ", this program " + ours +
+                ": this program is older than the daemon; use the same release on both");
   EXPECT_EQ(answer_to("SSH-2.0-OpenSSH").what,
             "what listens at HERE is no Sumcast coordinator; check the address");
 }

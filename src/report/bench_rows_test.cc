@@ -26,7 +26,7 @@ TEST(BenchRow, IsOneObjectOnOneLineInAFixedOrder) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_EQ(line.rfind("{\"algo\":\"in-network\",\"collective\":", 0), 0u) << line;
   const auto json = nlohmann::json::parse(line);
-  EXPECT_EQ(json.size(), 20u);
+  EXPECT_EQ(json.size(), 21u);
   EXPECT_EQ(json["bytes"], 1024);
   EXPECT_EQ(json["wrong"], 0);
   EXPECT_TRUE(json["retransmits"].is_null());
