@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <filesystem>
@@ -36,7 +37,11 @@ Daemon::Daemon(const std::string& listen) : running_(std::make_unique<Running>()
 
 Daemon::~Daemon() = default;
 
-void Daemon::kill() const { ::kill(running_->process.pid(), SIGKILL); }
+void Daemon::kill() const {
+  ::kill(running_->process.pid(), SIGKILL);
+  siginfo_t ended{};  // It is gone when this returns; its owner reaps it.
+  ::waitid(P_PID, static_cast<id_t>(running_->process.pid()), &ended, WEXITED | WNOWAIT);
+}
 
 namespace {
 

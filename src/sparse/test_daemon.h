@@ -24,7 +24,7 @@ class Daemon {
   /// Kills it, and waits for its end.
   ~Daemon();
   const std::string& address() const { return address_; }
-  /// From any thread; without a farewell.
+  /// From any thread; without a farewell. It is gone when this returns.
   void kill() const;
 
  private:
