@@ -7,7 +7,6 @@
 namespace sumcast::cli {
 
 Result<WireFormat> parse_row_format(std::string_view flag, const std::string& value) {
-  if (value == "fp32") return WireFormat::kNative;
   const auto format = wire_format_from_name(value);
   if (format && numeric::carries_rows(*format)) return *format;
   return fail(ErrorCode::kInvalidArgument,

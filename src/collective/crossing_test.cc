@@ -37,12 +37,7 @@ class Puppet {
     counter_ = signer_.seal(header, payload, bytes.data(), nullptr);
     std::ranges::copy(payload, bytes.begin() + wire::kHeaderBytes);
     const iovec part{bytes.data(), bytes.size()};
-    net::SendRun run;
-    run.to = &to;
-    run.parts = {&part, 1};
-    run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(bytes.size());
-    run.datagrams = 1;
-    EXPECT_TRUE(socket_.send(run).complete());
+    EXPECT_TRUE(socket_.send(net::SendRun::single(&to, part)).complete());
   }
   /// @param heard  counter of the newest datagram that this end claims to have had.
   void note(const net::Endpoint& to, Kind kind, wire::Note note, uint32_t heard,

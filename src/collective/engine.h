@@ -39,6 +39,7 @@
 #include "net/fault.h"
 #include "net/poll.h"
 #include "net/udp.h"
+#include "wire/compact.h"
 
 namespace sumcast::collective {
 
@@ -159,7 +160,7 @@ class Engine final : public LocalMember {
   };
   using StagedRun = std::array<Staged, net::kSegmentsMax>;
   bool is_idle() const;
-  bool leaves_zeros_out(const Operation& operation, size_t bytes, size_t saved) const;
+  wire::ZeroMap zeros_to_spare(const Operation& operation, std::span<const std::byte> lanes) const;
   size_t stage_run(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
   size_t stage_rows(Window& window, std::span<const core::Outgoing> items, StagedRun& run);
   void send_remote(Path& path, Window& window, std::span<core::Outgoing> items, Instant now);

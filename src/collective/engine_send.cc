@@ -199,18 +199,26 @@ bool Engine::is_idle() const {
   return std::ranges::all_of(paths_, [](const auto& path) { return path->in_flight == 0; });
 }
 
-/// Whether a payload is worth shortening by `saved` bytes (P25): what they take on the link against
-/// what it costs to look for zeros, to expand, and to send shorter runs. On links so fast that the
-/// processors decide it is not. Of some operations, fewer and fewer, the zeros travel all the same:
-/// a rate that was taken while they did not may be that of the processors.
-bool Engine::leaves_zeros_out(const Operation& operation, size_t bytes, size_t saved) const {
+/// The zeros that a chunk's lanes are to travel without (P25): if what they take on the link is
+/// more than it costs to look for zeros, to expand, and to send shorter runs. On links so fast that
+/// the processors decide it is not. Of some operations, fewer and fewer, the zeros travel all the
+/// same: a rate that was taken while they did not may be that of the processors.
+wire::ZeroMap Engine::zeros_to_spare(const Operation& operation,
+                                     std::span<const std::byte> lanes) const {
   constexpr double kCostNs = 7500;
   constexpr uint32_t kSequenceMin = 8;
-  if (bytes < wire::kCompactBytesMin) return false;
-  if (options_.compact_always) return true;
+  const double ns_per_byte = arriving_.ns_per_byte();
+  const auto pays = [&](size_t saved) {
+    return options_.compact_always || ns_per_byte * static_cast<double>(saved) > kCostNs;
+  };
   const uint32_t sequence = operation.descriptor.sequence;
-  if (sequence >= kSequenceMin && std::has_single_bit(sequence)) return false;
-  return arriving_.ns_per_byte() * static_cast<double>(saved) > kCostNs;
+  const bool measures =
+      !options_.compact_always && sequence >= kSequenceMin && std::has_single_bit(sequence);
+  wire::ZeroMap zeros;
+  if (measures || !pays(lanes.size())) return zeros;  // Nobody has looked at dense lanes yet.
+  zeros = wire::find_zeros(lanes);
+  if (!pays(lanes.size() - zeros.bytes)) zeros.bytes = 0;
+  return zeros;
 }
 
 /// Places and lanes of a run's datagrams: of as many items as are equally long but for a shorter
@@ -228,12 +236,7 @@ size_t Engine::stage_run(Window& window, std::span<const core::Outgoing> items, 
     run[count] = {place, lanes_of(operation, place, staging_.data() + count * kDatagramBytesMax)};
     const std::span<const std::byte> lanes = run[count].lanes;
     if (items.size() * lanes.size() >= kPrefetchBytesMin) prefetch(lanes);
-    if (leaves_zeros_out(operation, lanes.size(), lanes.size())) {
-      const size_t compact = wire::find_zeros(lanes).bytes;
-      if (compact != 0 && leaves_zeros_out(operation, lanes.size(), lanes.size() - compact)) {
-        return count;
-      }
-    }
+    if (zeros_to_spare(operation, lanes).bytes != 0) return count;
     const auto bytes = static_cast<uint32_t>(frame + run[count].lanes.size());
     if (count == 0) first_bytes = last_bytes = bytes;
     if (bytes > first_bytes || last_bytes < first_bytes ||
@@ -281,12 +284,14 @@ size_t Engine::stage_rows(Window& window, std::span<const core::Outgoing> items,
 void Engine::send_remote(Path& path, Window& window, std::span<core::Outgoing> items, Instant now) {
   while (!items.empty()) {
     StagedRun run;
-    const size_t count = stage_run(window, items, run);
-    const size_t sent = count == 0 ? send_compact(path, window, items, now)
-                        : send_run(path, window, items, std::span(run).first(count), now) ? count
-                                                                                          : 0;
-    if (sent == 0) return;
-    items = items.subspan(sent);
+    size_t count = stage_run(window, items, run);
+    if (count == 0) {
+      count = send_compact(path, window, items, now);
+      if (count == 0) return;
+    } else if (!send_run(path, window, items, std::span(run).first(count), now)) {
+      return;
+    }
+    items = items.subspan(count);
   }
 }
 
@@ -311,12 +316,9 @@ size_t Engine::send_compact(Path& path, Window& window, std::span<core::Outgoing
     const ChunkPlace place = operation.geometry->place(window.shard, items[i].chunk);
     std::byte* const staging = staging_.data() + i * kDatagramBytesMax;
     const auto lanes = lanes_of(operation, place, staging);
-    memory[i] = {items[i], place, lanes, wire::find_zeros(lanes), staging};
+    memory[i] = {items[i], place, lanes, zeros_to_spare(operation, lanes), staging};
     const uint16_t bytes = memory[i].zeros.bytes;
-    if (bytes == 0 || !leaves_zeros_out(operation, lanes.size(), lanes.size() - bytes) ||
-        !stretch.admits(bytes)) {
-      break;
-    }
+    if (bytes == 0 || !stretch.admits(bytes)) break;
   }
   auto found = std::span(memory).first(stretch.count());
   std::ranges::stable_sort(found, {}, [](const Candidate& one) { return one.zeros.bytes; });
@@ -428,14 +430,10 @@ void Engine::send_small(Path& path, uint16_t flow, wire::Header header,
   if (!payload.empty()) std::memcpy(body, payload.data(), payload.size());
   signer_->seal(header, {body, payload.size()}, bytes.data(), body + payload.size());
   const iovec part{bytes.data(), total};
-  net::SendRun run;
   const bool connected = !path.sockets.empty();
-  run.to = connected ? nullptr : &path.to;
-  run.parts = {&part, 1};
-  run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(total);
-  run.datagrams = 1;
   net::UdpSocket& socket = connected ? *path.sockets[flow] : *direct_socket_;
-  const net::SendOutcome outcome = socket.send(run);
+  const net::SendOutcome outcome =
+      socket.send(net::SendRun::single(connected ? nullptr : &path.to, part));
   if (!outcome.complete()) ++counters_.send_failures;
 }
 

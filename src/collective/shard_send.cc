@@ -206,11 +206,7 @@ void ShardHost::send_signed(Job& job, net::UdpSocket& socket, const net::Endpoin
   if (!payload.empty()) std::memcpy(body, payload.data(), payload.size());
   job.signer.seal(header, {body, payload.size()}, bytes.data(), body + payload.size());
   const iovec part{bytes.data(), total};
-  net::SendRun run;
-  run.to = to;
-  run.parts = {&part, 1};
-  run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(total);
-  run.datagrams = 1;
+  const net::SendRun run = net::SendRun::single(to, part);
   const net::SendOutcome outcome = socket.send(run);
   count_sent(run, outcome.datagrams);
   if (!outcome.complete()) counters_.add(ShardWork::kSendFailures);

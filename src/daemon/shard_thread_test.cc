@@ -25,12 +25,7 @@ void send(const net::Endpoint& to, const std::string& text) {
   auto socket = net::UdpSocket::open(options).value();
   std::string bytes = text;
   const iovec part{bytes.data(), bytes.size()};
-  net::SendRun run;
-  run.to = &to;
-  run.parts = {&part, 1};
-  run.datagram_bytes = run.last_bytes = static_cast<uint32_t>(bytes.size());
-  run.datagrams = 1;
-  ASSERT_TRUE(socket.send(run).complete());
+  ASSERT_TRUE(socket.send(net::SendRun::single(&to, part)).complete());
 }
 
 TEST(ShardThread, CountsWhatItReceivesAndPublishesItUnasked) {

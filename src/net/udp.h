@@ -70,6 +70,11 @@ struct SendRun {
   uint32_t last_bytes = 0;       ///< 1..datagram_bytes.
   uint32_t skip = 0;             ///< Leading datagrams that an earlier call sent already.
 
+  /// A single datagram, all of it in `part`, which outlives the run.
+  static SendRun single(const Endpoint* to, const iovec& part) {
+    const auto bytes = static_cast<uint32_t>(part.iov_len);
+    return {to, {&part, 1}, bytes, 1, bytes};
+  }
   uint32_t bytes() const { return (datagrams - 1) * datagram_bytes + last_bytes; }
 };
 

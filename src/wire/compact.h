@@ -24,16 +24,17 @@
 namespace sumcast::wire {
 
 inline constexpr size_t kCompactBlockBytes = 16;
-/// Payloads shorter than this travel as they are: their datagram's own cost is all there is. And
-/// longer ones than that, which no path carries.
-inline constexpr size_t kCompactBytesMin = 256, kCompactBytesMax = 9216;
+/// Shorter payloads travel as they are: their datagram's own cost is all there is.
+inline constexpr size_t kCompactBytesMin = 256;
+/// Longer ones, which no path carries, do too.
+inline constexpr size_t kCompactBytesMax = 9216;
 
 /// Where a payload's zeros are.
 struct ZeroMap {
-  uint16_t bytes =
-      0;  ///< Of the compact form; 0: it is not worth making, and the map is undefined.
-  std::array<uint8_t, (kCompactBytesMax / kCompactBlockBytes + 7) / 8>
-      kept;  ///< As in the trailer.
+  /// Of the compact form; 0: it is not worth making, and `kept` is undefined.
+  uint16_t bytes = 0;
+  /// As in the trailer.
+  std::array<uint8_t, (kCompactBytesMax / kCompactBlockBytes + 7) / 8> kept;
 };
 
 /// Looks for zeros. A compact form is worth making if it has at most two thirds of the bytes; some
