@@ -164,18 +164,21 @@ Instant ClientLoop::next_deadline() const {
   return next;
 }
 
-/// Sends the outbox and, if it is due, a heartbeat; in the order in which things were said.
+/// Sends a heartbeat if it is due, and the outbox in the order in which things were said. The
+/// heartbeat comes first: it takes with it what closed groups did last, which the coordinator must
+/// know when a Leave comes.
 void ClientLoop::send_all(Instant now) {
   std::vector<ClientMessage> messages;
-  {
-    const std::lock_guard lock(mutex_);
-    messages.swap(outbox_);
-  }
   if (!has_left_ && (report_now_ || now >= next_beat_)) {
     messages.push_back(Heartbeat{report_request_, observer_.activity(), observer_.moves()});
     report_now_ = false;
     report_request_ = 0;
     next_beat_ = now + welcome_.heartbeat;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(outbox_, std::back_inserter(messages));
+    outbox_.clear();
   }
   for (ClientMessage& message : messages) {
     if (auto* leave = std::get_if<Leave>(&message)) {
