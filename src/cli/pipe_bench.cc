@@ -18,24 +18,17 @@
 namespace sumcast::cli {
 namespace {
 
-/// Steps from which the links' rates are computed.
-constexpr uint32_t kRateSteps = 15;
-
 PipeEffort effort_of(PipeScope scope) {
   PipeEffort effort;
   effort.scope = scope;
   if (scope == PipeScope::kAll) return effort;
   effort.alone_steps = 6;
   effort.probe_repeats = 5;
+  effort.probe_passes = 2;
   effort.warm_steps = 2;
-  if (scope == PipeScope::kQuick) {
-    effort.passes = 1;
-    effort.cell_seconds = 1.5;
-    return effort;
-  }
-  effort.alone_steps = 4;
   effort.steps_min = 3;
   effort.cell_seconds = 0.5;
+  if (scope == PipeScope::kDecisions) effort.alone_steps = 4;
   return effort;
 }
 
@@ -137,8 +130,7 @@ class PipeBench {
     for (const trainer::DenseShape& l : layers) bytes += 4.0 * l.inputs * l.outputs;
     progress_.begin(fmt::format("{}, {} workers: calibration", block.model, block.workers),
                     1 + options_.ratios.size(), runtime::monotonic_now());
-    const Result<double> compute_s =
-        computing_alone(block.model, block.workers, kRateSteps, key_file_);
+    const Result<double> compute_s = computing_alone(block.model, block.workers, key_file_);
     if (!compute_s) return fail(compute_s.error());
     std::vector<plan::Calibration> networks;
     std::vector<uint64_t> rates;
@@ -146,8 +138,9 @@ class PipeBench {
     for (const double ratio : options_.ratios) {
       progress_.update(networks.size() + 1, runtime::monotonic_now());
       rates.push_back(rate_for_ratio(ratio, bytes, *compute_s, block.workers));
-      auto place = PipePlace::open({block.model, block.workers, ratio, block.delay, rates.back()},
-                                   scaled(effort_, *compute_s), key_file_);
+      auto place = PipePlace::open(
+          {block.model, block.workers, ratio, block.delay, rates.back(), *compute_s},
+          scaled(effort_, *compute_s), key_file_);
       if (!place) return fail(place.error());
       plan::Calibration& network = networks.emplace_back();
       if (auto done = (*place)->calibrate(network, calibration.computing); !done) {
@@ -204,8 +197,9 @@ class PipeBench {
       return {};
     }
     const PipeRow& any = *wanted.front();
-    auto place = PipePlace::open({any.model, any.workers, any.ratio, any.delay, any.rate_bps},
-                                 effort_, key_file_);
+    auto place =
+        PipePlace::open({any.model, any.workers, any.ratio, any.delay, any.rate_bps, any.compute_s},
+                        effort_, key_file_);
     if (!place) return fail(place.error());
     std::vector<std::vector<PipeRow>> times(wanted.size());
     for (size_t pass = 0; pass < effort_.passes; ++pass) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/clock.h"
+
 namespace sumcast::cli {
 namespace {
 
@@ -12,16 +14,32 @@ using plan::Mode;
 using plan::Schedule;
 
 constexpr uint32_t kStepsMax = 60;
+/// Whose steps, synchronous ones, tell how long workers wait for one another.
+constexpr std::pair kUsualPair(Collective::kInNetwork, WireFormat::kNative);
 /// Workers of an asynchronous server begin as one, and drift apart.
 constexpr uint32_t kAsyncWarmSteps = 8;
 /// Until as many sums are under way as the width allows, a step takes no longer than computing: so
 /// many steps for each, where computing takes up to two thirds of a sum.
 constexpr uint32_t kFillingSteps = 3;
+constexpr plan::MeasuredCost kNoCost{.drag = 0};
 constexpr Duration kPatience = 180s;
+/// A look at how fast the machine is.
+constexpr double kLookSeconds = 0.15;
+/// As many, one after the other, tell how fast it is when nobody disturbs it.
+constexpr int kReferenceLooks = 16;
 
 PipeSite site_of(const Mode& mode) {
   if (mode.schedule == Schedule::kAsync) return PipeSite::kAsync;
   return mode.collective == Collective::kServer ? PipeSite::kServer : PipeSite::kAggregator;
+}
+
+/// Steps of computing without sums; they take about kLookSeconds.
+PipeTask look_task(double compute_s) {
+  PipeTask task;
+  task.kind = PipeTask::Kind::kAlone;
+  task.warm = 0;
+  task.steps = static_cast<uint32_t>(std::clamp(kLookSeconds / compute_s, 1.0, double{kStepsMax}));
+  return task;
 }
 
 /// On the busiest link, in its busier direction.
@@ -36,6 +54,12 @@ double most_bytes(const std::vector<lab::LinkCounters>& before,
 }
 
 }  // namespace
+
+PipePlace::PipePlace(const PipeSetting& setting, const PipeEffort& effort, std::string key_file)
+    : setting_(setting),
+      effort_(effort),
+      key_file_(std::move(key_file)),
+      watch_(setting.compute_s, runtime::monotonic_now) {}
 
 Result<std::unique_ptr<PipePlace>> PipePlace::open(const PipeSetting& setting,
                                                    const PipeEffort& effort,
@@ -63,56 +87,90 @@ Result<PipeCrew*> PipePlace::crew(PipeSite site) {
   return found.get();
 }
 
-Result<void> PipePlace::probe(PipeSite site, std::vector<std::pair<Collective, WireFormat>> pairs,
-                              plan::Calibration& network) {
+Result<PipePlace::Performed> PipePlace::perform(PipeCrew& crew, const PipeTask& task) {
+  if (auto drained = cluster_->drain(5s); !drained) return fail(drained.error());
+  const auto before = cluster_->all_counters();
+  if (!before) return fail(before.error());
+  auto answers = crew.perform(task, kPatience);
+  if (!answers) return fail(answers.error());
+  const auto after = cluster_->all_counters();
+  if (!after) return fail(after.error());
+  return Performed{std::move(*answers), most_bytes(*before, *after)};
+}
+
+Result<std::pair<PipePlace::Performed, double>> PipePlace::perform_steadily(PipeSite site,
+                                                                            const PipeTask& task) {
   const Result<PipeCrew*> crew = this->crew(site);
   if (!crew) return fail(crew.error());
+  const auto look = [&]() -> Result<double> {
+    const auto answers = (*crew)->perform(look_task(watch_.reference_s()), kPatience);
+    if (!answers) return fail(answers.error());
+    return joined(*answers).step_s;
+  };
+  return watch_.steadily<Performed>(look, [&] { return perform(**crew, task); });
+}
+
+Result<void> PipePlace::probe(PipeSite site, std::pair<Collective, WireFormat> pair,
+                              plan::Calibration& network) {
   PipeTask task;
   task.kind = PipeTask::Kind::kProbe;
   task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
-  task.pairs = std::move(pairs);
-  const auto answers = (*crew)->perform(task, kPatience);
-  if (!answers) return fail(answers.error());
-  for (const auto& [mode, line] : answers->front().lines) {
-    network.measured[{mode.collective, mode.wire}] = line;
+  task.pairs = {pair};
+  const auto done = perform_steadily(site, task);
+  if (!done) return fail(done.error());
+  const PipeAnswer& answer = done->first.answers.front();
+  const double share = 1.0 / effort_.probe_passes;
+  const plan::MeasuredCost& line = answer.lines.front().second;
+  plan::MeasuredCost& sum = network.measured.try_emplace(pair, kNoCost).first->second;
+  sum.fixed_s += share * line.fixed_s;
+  sum.per_byte_s += share * line.per_byte_s;
+  sum.stolen_per_byte_s += share * line.stolen_per_byte_s;
+  sum.drag += share * line.drag;
+  sum.busy_per_byte_s += share * line.busy_per_byte_s;
+  sum.late_s += share * line.late_s;
+  network.network_jitter = std::max(network.network_jitter, answer.network_deviation);
+  if (pair == kUsualPair) {
+    network.straggling_s = network.straggling_s.value_or(0) + share * answer.straggling_s;
   }
-  network.network_jitter = answers->front().network_deviation;
-  network.straggling_s = answers->front().straggling_s;
   return {};
 }
 
 Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& computing) {
   const bool delayed = setting_.delay > Duration{0};
+  network.network_jitter = 0;
   std::vector<std::pair<Collective, WireFormat>> pairs = {
-      {Collective::kInNetwork, WireFormat::kNative}, {Collective::kInNetwork, WireFormat::kBF16}};
+      kUsualPair, {Collective::kInNetwork, WireFormat::kBF16}};
   if (!delayed) {
     pairs.emplace_back(Collective::kInNetwork, WireFormat::kInt8);
     pairs.emplace_back(Collective::kRing, WireFormat::kNative);
     const auto gathered = std::pair(Collective::kGather, WireFormat::kNative);
     if (effort_.scope == PipeScope::kAll) pairs.push_back(gathered);
     const auto server = std::pair(Collective::kServer, WireFormat::kNative);
-    if (effort_.scope != PipeScope::kDecisions) {
-      if (auto done = probe(PipeSite::kServer, {server}, network); !done) return done;
+    for (int pass = 0; pass < effort_.probe_passes; ++pass) {
+      if (effort_.scope == PipeScope::kDecisions) break;
+      if (auto done = probe(PipeSite::kServer, server, network); !done) return done;
     }
   }
-  if (auto done = probe(PipeSite::kAggregator, std::move(pairs), network); !done) return done;
+  for (int pass = 0; pass < effort_.probe_passes; ++pass) {
+    for (const auto& pair : pairs) {
+      if (auto done = probe(PipeSite::kAggregator, pair, network); !done) return done;
+    }
+  }
   for (const Mode& kind : computing_kinds(pipe_modes(effort_.scope, delayed))) {
     PipeTask task;
     task.kind = PipeTask::Kind::kAlone;
     task.steps = effort_.alone_steps;
     task.warm = 1;
     task.mode = kind;
-    const auto answers = (*crew(PipeSite::kAggregator))->perform(task, kPatience);
-    if (!answers) return fail(answers.error());
-    computing.add(kind, joined(*answers));
+    const auto done = perform_steadily(PipeSite::kAggregator, task);
+    if (!done) return fail(done.error());
+    computing.add(kind, joined(done->first.answers));
   }
   return {};
 }
 
 Result<void> PipePlace::measure(PipeRow& row) {
-  const Result<PipeCrew*> crew = this->crew(site_of(row.mode));
-  if (!crew) return fail(crew.error());
   PipeTask task;
   task.mode = row.mode;
   task.warm = row.mode.schedule == Schedule::kAsync
@@ -122,24 +180,20 @@ Result<void> PipePlace::measure(PipeRow& row) {
       static_cast<uint32_t>(std::clamp(effort_.cell_seconds / row.predicted.step_s,
                                        static_cast<double>(effort_.steps_min), double{kStepsMax}));
   task.order = row.order;
-  if (auto drained = cluster_->drain(5s); !drained) return drained;
-  const auto before = cluster_->all_counters();
-  if (!before) return fail(before.error());
-  const auto answers = (*crew)->perform(task, kPatience);
-  if (!answers) return fail(answers.error());
-  const auto after = cluster_->all_counters();
-  if (!after) return fail(after.error());
-  const PipeAnswer all = joined(*answers);
+  const auto done = perform_steadily(site_of(row.mode), task);
+  if (!done) return fail(done.error());
+  const PipeAnswer all = joined(done->first.answers);
   row.step_s = all.step_s;
   row.idle_share = all.idle_share;
   row.spans = all.spans;
-  row.link_bytes = most_bytes(*before, *after) / (task.warm + task.steps);
+  row.drift = done->second;
+  row.link_bytes = done->first.link_bytes / (task.warm + task.steps);
   row.link_idle_share = std::clamp(
       1 - row.link_bytes * 8 / (static_cast<double>(setting_.rate_bps) * row.step_s), 0.0, 1.0);
   return {};
 }
 
-Result<double> computing_alone(const std::string& model, uint32_t workers, uint32_t steps,
+Result<double> computing_alone(const std::string& model, uint32_t workers,
                                const std::string& key_file) {
   lab::ClusterOptions wanted;
   wanted.workers = static_cast<int>(workers);
@@ -149,10 +203,17 @@ Result<double> computing_alone(const std::string& model, uint32_t workers, uint3
   if (!crew) return fail(crew.error());
   PipeTask task;
   task.kind = PipeTask::Kind::kAlone;
-  task.steps = steps;
-  const auto answers = (*crew)->perform(task, kPatience);
-  if (!answers) return fail(answers.error());
-  return joined(*answers).step_s;
+  task.steps = 1;
+  std::vector<double> times;
+  for (int i = 0; i <= kReferenceLooks; ++i) {
+    const auto answers = (*crew)->perform(task, kPatience);
+    if (!answers) return fail(answers.error());
+    times.push_back(joined(*answers).step_s);
+    if (i > 0) continue;
+    task = look_task(times.front());  // The first one has shown how many steps make a look.
+    times.clear();
+  }
+  return SpeedWatch::undisturbed(std::move(times));
 }
 
 }  // namespace sumcast::cli

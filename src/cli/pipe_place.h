@@ -8,6 +8,7 @@
 #include "cli/pipe_crew.h"
 #include "cli/pipe_forecast.h"
 #include "cli/pipe_row.h"
+#include "cli/speed_watch.h"
 
 namespace sumcast::cli {
 
@@ -18,6 +19,7 @@ struct PipeSetting {
   double ratio = 0;
   Duration delay{0};
   uint64_t rate_bps = 0;
+  double compute_s = 0;  ///< A step of computing, undisturbed: what is measured slower is again.
 };
 
 /// How long to measure.
@@ -26,7 +28,8 @@ struct PipeEffort {
   uint32_t alone_steps = 8;           ///< Of each kind of computing, at every place.
   uint32_t probe_alone_steps = 3;     ///< Before and after each probe of computing beside sums.
   int probe_repeats = 7;
-  size_t passes = 3;  ///< Over all cells of a place; odd, as medians are taken.
+  int probe_passes = 3;  ///< Over all lines of a place; their means count.
+  size_t passes = 3;     ///< Over all cells of a place; odd, as medians are taken.
   uint32_t warm_steps = 3;
   uint32_t steps_min = 5;
   double cell_seconds = 1.5;  ///< In each pass, warming up excluded.
@@ -45,21 +48,31 @@ class PipePlace {
   Result<void> measure(PipeRow& row);
 
  private:
-  PipePlace(const PipeSetting& setting, const PipeEffort& effort, std::string key_file)
-      : setting_(setting), effort_(effort), key_file_(std::move(key_file)) {}
+  /// What the workers said of a task, and what the busiest link carried meanwhile.
+  struct Performed {
+    std::vector<PipeAnswer> answers;
+    double link_bytes = 0;
+  };
+  PipePlace(const PipeSetting& setting, const PipeEffort& effort, std::string key_file);
   Result<PipeCrew*> crew(PipeSite site);
-  Result<void> probe(PipeSite site, std::vector<std::pair<plan::Collective, WireFormat>> pairs,
+  Result<Performed> perform(PipeCrew& crew, const PipeTask& task);
+  /// As SpeedWatch::steadily.
+  Result<std::pair<Performed, double>> perform_steadily(PipeSite site, const PipeTask& task);
+  /// Adds what one pass measures of a pair's line, divided by the passes.
+  Result<void> probe(PipeSite site, std::pair<plan::Collective, WireFormat> pair,
                      plan::Calibration& network);
 
   PipeSetting setting_;
   PipeEffort effort_;
   std::string key_file_;
+  SpeedWatch watch_;
   std::unique_ptr<lab::Cluster> cluster_;
   std::map<PipeSite, std::unique_ptr<PipeCrew>> crews_;
 };
 
-/// Seconds of a synchronous step's computing, all workers computing, without any links.
-Result<double> computing_alone(const std::string& model, uint32_t workers, uint32_t steps,
+/// Seconds of a synchronous step's computing, all workers computing, without any links, while the
+/// machine is not disturbed.
+Result<double> computing_alone(const std::string& model, uint32_t workers,
                                const std::string& key_file);
 
 }  // namespace sumcast::cli

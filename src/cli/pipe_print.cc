@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/speed_watch.h"
 #include "report/table.h"
 #include "report/units.h"
 
@@ -100,7 +101,11 @@ std::vector<std::vector<const PipeRow*>> decisions_of(const std::vector<PipeRow>
 PipeVerdict verdict_on(const std::vector<PipeRow>& rows) {
   PipeVerdict verdict;
   std::vector<double> errors;
-  for (const PipeRow& row : rows) errors.push_back(std::fabs(error_of(row)));
+  for (const PipeRow& row : rows) {
+    errors.push_back(std::fabs(error_of(row)));
+    verdict.disturbed += std::fabs(row.drift) > SpeedWatch::kSteady;
+    verdict.drift_worst = std::max(verdict.drift_worst, std::fabs(row.drift));
+  }
   if (errors.empty()) return verdict;
   std::sort(errors.begin(), errors.end());
   verdict.error_median = errors[errors.size() / 2];
@@ -144,6 +149,12 @@ std::string pipe_text(const std::vector<PipeRow>& rows) {
     text += table.to_string() + headlines(group);
   }
   const PipeVerdict verdict = verdict_on(rows);
+  if (verdict.disturbed > 0) {
+    text += fmt::format(
+        "\n{} of {} cells were measured beside something else for want of a quieter moment: "
+        "computing alone took up to {:.0f} % longer or shorter than before\n",
+        verdict.disturbed, rows.size(), 100 * verdict.drift_worst);
+  }
   text += fmt::format(
       "\npredictions: off by {:.1f} % (median) and {:.1f} % (worst) over {} cells; the mode "
       "predicted to be best was within 3 % of the best in {} of {} decisions ({:.0f} %)\n",

@@ -13,7 +13,9 @@ namespace sumcast::cli {
 struct PipeVerdict {
   double error_median = 0, error_worst = 0;  ///< |predicted / measured - 1|.
   size_t decisions = 0;                      ///< One per model, workers, ratio and delay.
-  size_t right = 0;  ///< The mode predicted to be best is within 3 % of the one that was.
+  size_t right = 0;        ///< The mode predicted to be best is within 3 % of the one that was.
+  size_t disturbed = 0;    ///< Cells around which the machine was not as fast as before.
+  double drift_worst = 0;  ///< |PipeRow::drift|.
 };
 PipeVerdict verdict_on(const std::vector<PipeRow>& rows);
 

@@ -59,9 +59,10 @@ std::string to_json_line(const PipeRow& row, bool with_spans) {
                                  {"compute_us", row.compute_s * 1e6},
                                  {"link_bytes", row.link_bytes},
                                  {"link_idle_share", row.link_idle_share},
+                                 {"drift", row.drift},
                                  {"order", row.order}};
   if (row.step_s == 0) {
-    for (const char* key : {"step_us", "idle_share", "link_bytes", "link_idle_share"}) {
+    for (const char* key : {"step_us", "idle_share", "link_bytes", "link_idle_share", "drift"}) {
       json[key] = nullptr;
     }
   }
@@ -97,6 +98,7 @@ Result<PipeRow> row_from_json(std::string_view line) {
     json.at("idle_share").get_to(row.idle_share);
     json.at("link_bytes").get_to(row.link_bytes);
     json.at("link_idle_share").get_to(row.link_idle_share);
+    json.at("drift").get_to(row.drift);
     return row;
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument,

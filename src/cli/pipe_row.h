@@ -26,6 +26,7 @@ struct PipeRow {
   double idle_share = 0;      ///< Of the step, what the compute thread waited.
   double link_bytes = 0;      ///< Per step, on the busiest link, in its busier direction.
   double link_idle_share = 0;
+  double drift = 0;  ///< How much slower (0.1: a tenth) computing alone was around it than before.
   std::vector<PipeSpan> spans;  ///< Of worker 0.
   bool decides = true;          ///< All modes of its model, workers, delay and ratio were measured.
 };

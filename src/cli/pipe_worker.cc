@@ -104,7 +104,10 @@ Result<PipeAnswer> perform(const PipeTask& task, const PipeWorkerPlan& plan, Gro
 /// A task among workers and the asynchronous server.
 Result<PipeAnswer> perform_async(const PipeTask& task, const PipeWorkerPlan& plan, Group& group,
                                  trainer::Workload& work) {
+  const bool alone = task.kind == PipeTask::Kind::kAlone;
+  if (alone && plan.rank != 0) return perform(task, plan, group, work);
   if (auto met = group.barrier(); !met) return fail(met.error());
+  if (alone) return PipeAnswer{};
   if (task.mode.schedule != plan::Schedule::kAsync) {
     return fail(ErrorCode::kInvalidArgument, "an asynchronous crew does nothing else");
   }

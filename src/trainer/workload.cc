@@ -43,7 +43,7 @@ std::vector<DenseShape> resnet18() {
 /// which hold nine tenths of the parameters.
 std::vector<DenseShape> vgg16() {
   std::vector<DenseShape> layers;
-  constexpr int kBatch = 128;
+  constexpr int kBatch = 256;
   const int stages[5][2] = {{2, 8}, {2, 16}, {3, 16}, {3, 32}, {3, 32}};
   int inputs = 3, positions = 1024 * kBatch;
   for (const auto& [count, channels] : stages) {
@@ -92,36 +92,47 @@ Workload::Workload(std::vector<DenseShape> layers, uint64_t seed, const Gemm& ge
     for (float& value : values) value = scale * (static_cast<float>(prng.unit()) - 0.5f);
     return values;
   };
-  size_t offset = 0, largest = 0;
+  size_t offset = 0, largest = 0, tiled = 0;
   for (const DenseShape& layer : layers_) {
     SUMCAST_ASSERT(layer.inputs > 0 && layer.outputs > 0 && layer.rows > 0);
-    const auto rows = static_cast<size_t>(layer.rows);
+    const auto rows = static_cast<size_t>(std::min(layer.rows, kTileRows));
     const size_t weights = static_cast<size_t>(layer.inputs) * static_cast<size_t>(layer.outputs);
     spans_.push_back({offset, weights});
     offset += weights;
     inputs_.push_back(noise(rows * static_cast<size_t>(layer.inputs), 1.0f));
     deltas_.push_back(
-        noise(rows * static_cast<size_t>(layer.outputs), 1.0f / static_cast<float>(rows)));
+        noise(rows * static_cast<size_t>(layer.outputs), 1.0f / static_cast<float>(layer.rows)));
     largest = std::max({largest, inputs_.back().size(), deltas_.back().size()});
+    if (layer.rows > kTileRows) tiled = std::max(tiled, weights);
   }
   parameters_ = noise(offset, 0.1f);
   gradients_.assign(offset, 0.0f);
   scratch_.resize(largest);
+  tile_gradients_.resize(tiled);
 }
 
 void Workload::forward(size_t layer) {
   const DenseShape& s = layers_[layer];
-  gemm_.ab({s.rows, s.outputs, s.inputs}, inputs_[layer].data(),
-           parameters_.data() + spans_[layer].offset, scratch_.data());
+  for (int first = 0; first < s.rows; first += kTileRows) {
+    gemm_.ab({std::min(kTileRows, s.rows - first), s.outputs, s.inputs}, inputs_[layer].data(),
+             parameters_.data() + spans_[layer].offset, scratch_.data());
+  }
 }
 
 void Workload::backward(size_t layer) {
   const DenseShape& s = layers_[layer];
-  gemm_.atb({s.inputs, s.outputs, s.rows}, inputs_[layer].data(), deltas_[layer].data(),
-            gradients_.data() + spans_[layer].offset);
-  if (layer == 0) return;
-  gemm_.abt({s.rows, s.inputs, s.outputs}, deltas_[layer].data(),
-            parameters_.data() + spans_[layer].offset, scratch_.data());
+  float* const gradients = gradients_.data() + spans_[layer].offset;
+  for (int first = 0; first < s.rows; first += kTileRows) {
+    const int rows = std::min(kTileRows, s.rows - first);
+    float* const out = first == 0 ? gradients : tile_gradients_.data();
+    gemm_.atb({s.inputs, s.outputs, rows}, inputs_[layer].data(), deltas_[layer].data(), out);
+    if (first > 0) {
+      for (size_t i = 0; i < spans_[layer].count; ++i) gradients[i] += out[i];
+    }
+    if (layer == 0) continue;
+    gemm_.abt({rows, s.inputs, s.outputs}, deltas_[layer].data(),
+              parameters_.data() + spans_[layer].offset, scratch_.data());
+  }
 }
 
 }  // namespace sumcast::trainer

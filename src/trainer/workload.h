@@ -3,8 +3,10 @@
 //
 // Every layer is three real products per step (outputs, weight gradients, input gradients) over its
 // own fixed inputs: what a convolution costs as a product over positions, with the model's ratio of
-// parameters to arithmetic layer by layer. It learns nothing - layers do not feed each other - and
-// nothing in it is ever slept. Where learning matters, see mlp.h.
+// parameters to arithmetic layer by layer. Rows are worked through in tiles that stay in the cache,
+// as libraries of convolutions do, so that arithmetic bounds a step and not main memory, which all
+// processes of a machine share. It learns nothing - layers do not feed each other, and all tiles of
+// a layer are one - and nothing in it is ever slept. Where learning matters, see mlp.h.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,8 @@ inline constexpr std::string_view kWorkloadNames = "mlp, resnet18, vgg16, transf
 /// One thread.
 class Workload {
  public:
+  static constexpr int kTileRows = 512;
+
   Workload(std::vector<DenseShape> layers, uint64_t seed, const Gemm& gemm = best_gemm());
 
   size_t layers() const { return layers_.size(); }
@@ -50,7 +54,7 @@ class Workload {
   const Gemm& gemm_;
   std::vector<float> parameters_, gradients_;
   std::vector<std::vector<float>> inputs_, deltas_;
-  std::vector<float> scratch_;
+  std::vector<float> scratch_, tile_gradients_;
 };
 
 }  // namespace sumcast::trainer

@@ -22,6 +22,18 @@ TEST(Workload, BackwardFillsEachLayersOwnGradientsWithTheProduct) {
   EXPECT_EQ(nonzero(work.gradients()), 21);
 }
 
+TEST(Workload, TilesOfALayerAddUp) {
+  const auto gradients = [](int tiles) {
+    Workload work({{3, 2, tiles * Workload::kTileRows}, {5, 3, 2}}, 1);
+    work.backward(0);
+    return std::vector<float>(work.gradients().begin(), work.gradients().begin() + 6);
+  };
+  // All tiles are one, and each row counts for a share of all rows.
+  EXPECT_EQ(gradients(2), gradients(1));
+  EXPECT_EQ(gradients(4), gradients(1));
+  EXPECT_NE(gradients(1), std::vector<float>(6, 0.0f));
+}
+
 TEST(Workload, ModelsHaveTheProportionsOfTheirOriginals) {
   const auto facts = [](std::string_view name) {
     const auto layers = workload_layers(name).value();
