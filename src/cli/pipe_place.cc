@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/fit.h"
 #include "runtime/clock.h"
 
 namespace sumcast::cli {
@@ -21,7 +22,6 @@ constexpr uint32_t kAsyncWarmSteps = 8;
 /// Until as many sums are under way as the width allows, a step takes no longer than computing: so
 /// many steps for each, where computing takes up to two thirds of a sum.
 constexpr uint32_t kFillingSteps = 3;
-constexpr plan::MeasuredCost kNoCost{.drag = 0};
 constexpr Duration kPatience = 180s;
 /// A look at how fast the machine is.
 constexpr double kLookSeconds = 0.15;
@@ -51,6 +51,25 @@ double most_bytes(const std::vector<lab::LinkCounters>& before,
         {most, after[i].up.bytes - before[i].up.bytes, after[i].down.bytes - before[i].down.bytes});
   }
   return static_cast<double>(most);
+}
+
+template <typename Field>
+double median_over(const std::vector<PipeAnswer>& answers, const Field& field) {
+  std::vector<double> values;
+  for (const PipeAnswer& answer : answers) values.push_back(field(answer));
+  return plan::spread_of(std::move(values)).median;
+}
+
+/// Field by field: passes are few, and what disturbs one seldom disturbs all of it.
+plan::MeasuredCost median_line(const std::vector<PipeAnswer>& answers) {
+  plan::MeasuredCost line;
+  for (const auto field : {&plan::MeasuredCost::fixed_s, &plan::MeasuredCost::per_byte_s,
+                           &plan::MeasuredCost::stolen_per_byte_s, &plan::MeasuredCost::drag,
+                           &plan::MeasuredCost::busy_per_byte_s, &plan::MeasuredCost::late_s}) {
+    line.*field =
+        median_over(answers, [&](const PipeAnswer& a) { return a.lines.front().second.*field; });
+  }
+  return line;
 }
 
 }  // namespace
@@ -110,53 +129,49 @@ Result<std::pair<PipePlace::Performed, double>> PipePlace::perform_steadily(Pipe
   return watch_.steadily<Performed>(look, [&] { return perform(**crew, task); });
 }
 
-Result<void> PipePlace::probe(PipeSite site, std::pair<Collective, WireFormat> pair,
-                              plan::Calibration& network) {
+Result<PipeAnswer> PipePlace::probe(PipeSite site, std::pair<Collective, WireFormat> pair) {
   PipeTask task;
   task.kind = PipeTask::Kind::kProbe;
   task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
   task.pairs = {pair};
-  const auto done = perform_steadily(site, task);
+  auto done = perform_steadily(site, task);
   if (!done) return fail(done.error());
-  const PipeAnswer& answer = done->first.answers.front();
-  const double share = 1.0 / effort_.probe_passes;
-  const plan::MeasuredCost& line = answer.lines.front().second;
-  plan::MeasuredCost& sum = network.measured.try_emplace(pair, kNoCost).first->second;
-  sum.fixed_s += share * line.fixed_s;
-  sum.per_byte_s += share * line.per_byte_s;
-  sum.stolen_per_byte_s += share * line.stolen_per_byte_s;
-  sum.drag += share * line.drag;
-  sum.busy_per_byte_s += share * line.busy_per_byte_s;
-  sum.late_s += share * line.late_s;
-  network.network_jitter = std::max(network.network_jitter, answer.network_deviation);
-  if (pair == kUsualPair) {
-    network.straggling_s = network.straggling_s.value_or(0) + share * answer.straggling_s;
-  }
-  return {};
+  return std::move(done->first.answers.front());
 }
 
 Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& computing) {
   const bool delayed = setting_.delay > Duration{0};
-  network.network_jitter = 0;
   std::vector<std::pair<Collective, WireFormat>> pairs = {
       kUsualPair, {Collective::kInNetwork, WireFormat::kBF16}};
   if (!delayed) {
     pairs.emplace_back(Collective::kInNetwork, WireFormat::kInt8);
     pairs.emplace_back(Collective::kRing, WireFormat::kNative);
-    const auto gathered = std::pair(Collective::kGather, WireFormat::kNative);
-    if (effort_.scope == PipeScope::kAll) pairs.push_back(gathered);
-    const auto server = std::pair(Collective::kServer, WireFormat::kNative);
-    for (int pass = 0; pass < effort_.probe_passes; ++pass) {
-      if (effort_.scope == PipeScope::kDecisions) break;
-      if (auto done = probe(PipeSite::kServer, server, network); !done) return done;
+    if (effort_.scope == PipeScope::kAll) {
+      pairs.emplace_back(Collective::kGather, WireFormat::kNative);
     }
+  }
+  const auto server = std::pair(Collective::kServer, WireFormat::kNative);
+  const bool has_server = !delayed && effort_.scope != PipeScope::kDecisions;
+  std::map<std::pair<Collective, WireFormat>, std::vector<PipeAnswer>> probed;
+  // A server is on a site of its own: its passes come together, the others' by turns.
+  for (int pass = 0; pass < effort_.probe_passes && has_server; ++pass) {
+    auto answer = probe(PipeSite::kServer, server);
+    if (!answer) return fail(answer.error());
+    probed[server].push_back(std::move(*answer));
   }
   for (int pass = 0; pass < effort_.probe_passes; ++pass) {
     for (const auto& pair : pairs) {
-      if (auto done = probe(PipeSite::kAggregator, pair, network); !done) return done;
+      auto answer = probe(PipeSite::kAggregator, pair);
+      if (!answer) return fail(answer.error());
+      probed[pair].push_back(std::move(*answer));
     }
   }
+  for (const auto& [pair, answers] : probed) network.measured[pair] = median_line(answers);
+  const std::vector<PipeAnswer>& usual = probed.at(kUsualPair);
+  network.straggling_s = median_over(usual, [](const PipeAnswer& a) { return a.straggling_s; });
+  network.network_jitter =
+      median_over(usual, [](const PipeAnswer& a) { return a.network_deviation; });
   for (const Mode& kind : computing_kinds(pipe_modes(effort_.scope, delayed))) {
     PipeTask task;
     task.kind = PipeTask::Kind::kAlone;

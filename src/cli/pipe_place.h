@@ -28,7 +28,7 @@ struct PipeEffort {
   uint32_t alone_steps = 8;           ///< Of each kind of computing, at every place.
   uint32_t probe_alone_steps = 3;     ///< Before and after each probe of computing beside sums.
   int probe_repeats = 7;
-  int probe_passes = 3;  ///< Over all lines of a place; their means count.
+  int probe_passes = 3;  ///< Over all lines of a place; odd, as medians are taken.
   size_t passes = 3;     ///< Over all cells of a place; odd, as medians are taken.
   uint32_t warm_steps = 3;
   uint32_t steps_min = 5;
@@ -58,9 +58,8 @@ class PipePlace {
   Result<Performed> perform(PipeCrew& crew, const PipeTask& task);
   /// As SpeedWatch::steadily.
   Result<std::pair<Performed, double>> perform_steadily(PipeSite site, const PipeTask& task);
-  /// Adds what one pass measures of a pair's line, divided by the passes.
-  Result<void> probe(PipeSite site, std::pair<plan::Collective, WireFormat> pair,
-                     plan::Calibration& network);
+  /// Measures a pair's line once.
+  Result<PipeAnswer> probe(PipeSite site, std::pair<plan::Collective, WireFormat> pair);
 
   PipeSetting setting_;
   PipeEffort effort_;
