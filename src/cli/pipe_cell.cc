@@ -153,12 +153,14 @@ std::string encode(const PipeTask& t) {
               {"warm", t.warm},
               {"steps", t.steps},
               {"order", t.order},
-              {"pairs", pairs}}
+              {"pairs", pairs},
+              {"widths", t.widths}}
       .dump();
 }
 
 std::string encode(const PipeAnswer& a) {
   Json layers = Json::array(), lines = Json::array(), spans = Json::array();
+  Json pipelined = Json::array();
   for (const plan::LayerShape& l : a.layers) {
     layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
   }
@@ -166,6 +168,9 @@ std::string encode(const PipeAnswer& a) {
     lines.push_back(
         Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s,
                      line.drag, line.busy_per_byte_s, line.late_s}));
+  }
+  for (const auto& [width, seconds] : a.pipelined_straggling_s) {
+    pipelined.push_back(Json::array({width, seconds}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -178,6 +183,7 @@ std::string encode(const PipeAnswer& a) {
               {"lines", lines},
               {"network_deviation", a.network_deviation},
               {"straggling_s", a.straggling_s},
+              {"pipelined_straggling_s", pipelined},
               {"spans", spans}}
       .dump();
 }
@@ -210,6 +216,7 @@ Result<PipeTask> decode_pipe_task(std::string_view line) {
     j.at("warm").get_to(t.warm);
     j.at("steps").get_to(t.steps);
     j.at("order").get_to(t.order);
+    j.at("widths").get_to(t.widths);
     for (const Json& pair : j.at("pairs")) {
       const Mode mode = mode_from(pair);
       t.pairs.emplace_back(mode.collective, mode.wire);
@@ -227,6 +234,9 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
     j.at("idle_share").get_to(a.idle_share);
     j.at("network_deviation").get_to(a.network_deviation);
     j.at("straggling_s").get_to(a.straggling_s);
+    for (const Json& one : j.at("pipelined_straggling_s")) {
+      a.pipelined_straggling_s[one.at(0).get<uint32_t>()] = one.at(1).get<double>();
+    }
     for (const Json& l : j.at("layers")) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }

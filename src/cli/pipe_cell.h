@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -63,6 +64,7 @@ struct PipeTask {
   uint32_t warm = 3, steps = 10;  ///< kProbe: steps alone around each; repeats.
   std::vector<size_t> order;      ///< Of buckets, for kPriority.
   std::vector<std::pair<plan::Collective, WireFormat>> pairs;
+  std::vector<uint32_t> widths;  ///< kProbe: of pipelines, how long ranks wait in them.
 };
 
 /// One stretch of a worker's time line; ns of CLOCK_MONOTONIC, which all namespaces share.
@@ -81,6 +83,7 @@ struct PipeAnswer {
   std::vector<std::pair<plan::Mode, plan::MeasuredCost>> lines;  ///< kProbe; by algorithm and wire.
   double network_deviation = 0;                                  ///< kProbe.
   double straggling_s = 0;                                       ///< kProbe.
+  std::map<uint32_t, double> pipelined_straggling_s;             ///< kProbe; by width.
   std::vector<PipeSpan> spans;                                   ///< kCell: of the last steps.
 };
 

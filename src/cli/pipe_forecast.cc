@@ -16,7 +16,32 @@ PipeAnswer PipeComputing::of(const plan::Mode& mode) const {
   auto found = measured_.find({mode.width, mode.packing});
   if (found == measured_.end()) found = measured_.find({1, plan::Packing::kNone});
   SUMCAST_ASSERT(found != measured_.end());
-  return joined(found->second);
+  PipeAnswer mean = joined(found->second);
+  if (mode.packing == plan::Packing::kNone && found->first.first == mode.width) {
+    mean.step_s = on_the_line_s(mode.width).value_or(mean.step_s);
+  }
+  return mean;
+}
+
+/// By least squares. Nothing for K = 1, nor where fewer than three widths could be at fault.
+std::optional<double> PipeComputing::on_the_line_s(uint32_t width) const {
+  std::vector<std::pair<double, double>> points;  // Width and seconds.
+  for (const auto& [kind, answers] : measured_) {
+    if (kind.first < 2 || kind.second != plan::Packing::kNone) continue;
+    points.emplace_back(kind.first, joined(answers).step_s);
+  }
+  if (width < 2 || points.size() < 3) return std::nullopt;
+  const auto count = static_cast<double>(points.size());
+  double x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [at, seconds] : points) {
+    x += at / count;
+    y += seconds / count;
+  }
+  for (const auto& [at, seconds] : points) {
+    xx += (at - x) * (at - x);
+    xy += (at - x) * (seconds - y);
+  }
+  return y + std::max(0.0, xy / xx) * (width - x);
 }
 
 std::vector<plan::Mode> computing_kinds(const std::vector<plan::Mode>& modes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,10 +17,14 @@ namespace sumcast::cli {
 class PipeComputing {
  public:
   void add(const plan::Mode& kind, const PipeAnswer& measured);
-  /// The mean of what was added for the mode's kind, else of K = 1; something was.
+  /// The mean of what was added for the mode's kind, else of K = 1; something was. Of pipelines the
+  /// step is what a straight line through all widths says, for they differ by one forecast for each
+  /// gradient under way: single widths, measured one after the other, differ by more.
   PipeAnswer of(const plan::Mode& mode) const;
 
  private:
+  std::optional<double> on_the_line_s(uint32_t width) const;
+
   using Kind = std::pair<uint32_t, plan::Packing>;  ///< Width and packing.
   std::map<Kind, std::vector<PipeAnswer>> measured_;
 };

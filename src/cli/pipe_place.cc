@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "plan/fit.h"
 #include "runtime/clock.h"
@@ -31,6 +32,15 @@ constexpr int kReferenceLooks = 16;
 PipeSite site_of(const Mode& mode) {
   if (mode.schedule == Schedule::kAsync) return PipeSite::kAsync;
   return mode.collective == Collective::kServer ? PipeSite::kServer : PipeSite::kAggregator;
+}
+
+/// Of the pipelines that will be measured.
+std::vector<uint32_t> widths_of(const PipeSetting& setting, const PipeEffort& effort) {
+  std::set<uint32_t> widths;
+  for (const Mode& mode : pipe_modes(effort.scope, setting.delay > Duration{0})) {
+    if (mode.width > 1) widths.insert(mode.width);
+  }
+  return {widths.begin(), widths.end()};
 }
 
 /// Steps of computing without sums; they take about kLookSeconds.
@@ -135,6 +145,7 @@ Result<PipeAnswer> PipePlace::probe(PipeSite site, std::pair<Collective, WireFor
   task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
   task.pairs = {pair};
+  if (pair == kUsualPair) task.widths = widths_of(setting_, effort_);
   auto done = perform_steadily(site, task);
   if (!done) return fail(done.error());
   return std::move(done->first.answers.front());
@@ -170,6 +181,10 @@ Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& com
   for (const auto& [pair, answers] : probed) network.measured[pair] = median_line(answers);
   const std::vector<PipeAnswer>& usual = probed.at(kUsualPair);
   network.straggling_s = median_over(usual, [](const PipeAnswer& a) { return a.straggling_s; });
+  for (const auto& [width, ignored] : usual.front().pipelined_straggling_s) {
+    network.pipelined_straggling_s[width] = median_over(
+        usual, [at = width](const PipeAnswer& a) { return a.pipelined_straggling_s.at(at); });
+  }
   network.network_jitter =
       median_over(usual, [](const PipeAnswer& a) { return a.network_deviation; });
   for (const Mode& kind : computing_kinds(pipe_modes(effort_.scope, delayed))) {

@@ -52,6 +52,7 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   wanted.small_bytes = wanted.large_bytes / 16 / sizeof(float) * sizeof(float);
   wanted.repeats = static_cast<int>(task.steps);
   wanted.alone_steps = static_cast<int>(task.warm);
+  wanted.widths = task.widths;
   for (size_t layer = 0; layer < work.layers(); ++layer) {
     wanted.compute.emplace_back([&work, layer] { work.forward(layer); });
   }
@@ -64,6 +65,7 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   answer.step_s = probed->compute_s;
   answer.network_deviation = probed->calibration.network_jitter;
   answer.straggling_s = probed->calibration.straggling_s.value_or(0);
+  answer.pipelined_straggling_s = probed->calibration.pipelined_straggling_s;
   for (const auto& [pair, line] : probed->calibration.measured) {
     answer.lines.emplace_back(plan::Mode{plan::Schedule::kSync, pair.first, pair.second, 1}, line);
   }

@@ -48,6 +48,11 @@ class Probe {
     // One all-reduce of a few bytes is two messages on the shortest way.
     const Result<plan::Spread> tiny = time_of(plan_.pairs.front(), sizeof(float));
     if (!tiny) return fail(tiny.error());
+    if (!plan_.compute.empty()) {
+      if (auto done = pipelined_straggling(tiny->median, computing, calibration); !done) {
+        return fail(done.error());
+      }
+    }
     const plan::Spread step = plan::spread_of(computing);
     std::array<double, 2> shared = {*std::max_element(scatter.begin(), scatter.end()),
                                     tiny->median / 2};
@@ -210,6 +215,63 @@ class Probe {
     shared[0] = both_s - mean_of(alone) - sum->median;
     if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
     return std::max(0.0, shared[0]);
+  }
+
+  /// How much longer steps of computing take in pipelines whose sums take next to no time: a step
+  /// begins one of a few bytes, and waits for that of width - 1 steps ago.
+  Result<void> pipelined_straggling(double tiny_s, std::vector<double>& computing,
+                                    plan::Calibration& calibration) {
+    if (plan_.widths.empty()) return {};
+    std::vector<double> alone;
+    if (auto met = compute_alone(alone); !met) return met;
+    std::vector<double> steps_s;
+    for (const uint32_t width : plan_.widths) {
+      const Result<double> step_s = pipelined_step(width, mean_of(alone));
+      if (!step_s) return fail(step_s.error());
+      steps_s.push_back(*step_s);
+    }
+    if (auto met = compute_alone(alone); !met) return met;
+    computing.insert(computing.end(), alone.begin(), alone.end());
+    for (size_t i = 0; i < steps_s.size(); ++i) {
+      // A long path bounds even these.
+      const double bound_s = (mean_of(alone) + tiny_s) / plan_.widths[i];
+      std::array<double, 1> shared = {steps_s[i] - std::max(mean_of(alone), bound_s)};
+      if (auto agreed = mean(shared); !agreed) return agreed;
+      calibration.pipelined_straggling_s[plan_.widths[i]] = std::max(0.0, shared[0]);
+    }
+    return {};
+  }
+
+  /// Seconds of a step of such a pipeline. All ranks take as many, whatever `compute_s` each saw.
+  Result<double> pipelined_step(uint32_t width, double compute_s) {
+    std::array<double, 1> shared = {compute_s};
+    if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
+    const int steps = repeats_in(kBusySeconds, shared[0]);
+    const auto ahead = static_cast<int>(width) - 1;
+    const Pair& pair = plan_.pairs.front();
+    std::vector<Work> works(width);
+    Instant start = runtime::monotonic_now();
+    for (int i = 0; i < ahead + steps; ++i) {
+      if (i == ahead) start = runtime::monotonic_now();  // As many are under way now as may be.
+      for (const auto& slice : plan_.compute) slice();
+      const size_t place = static_cast<size_t>(i) % width;
+      float* const at = values_.data() + place;
+      auto work = group_.all_reduce_async(at, at, 1, ElementType::kF32, Reduction::kAvg,
+                                          Call{algorithm_of(pair.first), pair.second, {}});
+      if (!work) return fail(work.error());
+      works[place] = std::move(*work);
+      if (i < ahead) continue;
+      if (auto done = works[static_cast<size_t>(i - ahead) % width].wait(); !done) {
+        return fail(done.error());
+      }
+    }
+    const double each_s = seconds_since(start) / steps;
+    for (int i = steps; i < ahead + steps; ++i) {
+      if (auto done = works[static_cast<size_t>(i) % width].wait(); !done) {
+        return fail(done.error());
+      }
+    }
+    return each_s;
   }
 
   Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {

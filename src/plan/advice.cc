@@ -69,6 +69,10 @@ double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
 /// What waiting for others adds to computing, as a share of it.
 double straggling(const Calibration& calibration, const StepShape& step, const Setting& setting,
                   const Mode& mode) {
+  if (const auto wider = calibration.pipelined_straggling_s.upper_bound(mode.width);
+      mode.width > 1 && wider != calibration.pipelined_straggling_s.begin()) {
+    return step.compute_s() > 0 ? std::prev(wider)->second / step.compute_s() : 0;
+  }
   const double coupled = coupling(step, sum_in(calibration, setting, mode, step.bytes()), mode);
   const auto line = calibration.measured.find({mode.collective, mode.wire});
   // Sums that were measured beside computing have waited for the slowest rank there.

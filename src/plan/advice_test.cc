@@ -98,6 +98,25 @@ TEST(Predict, SumsMeasuredBesideComputingHaveWaitedAlready) {
   EXPECT_GT(predict(c, step, {4, kBytes}, pipe).step_s, 1.1);
 }
 
+TEST(Predict, PipelinesWaitAsLongAsTheirWidthWasMeasuredToWait) {
+  Calibration c = links(0.1, kBytes);
+  MeasuredCost line;
+  line.per_byte_s = 0.1 / kBytes;
+  line.stolen_per_byte_s = 0.2 / kBytes;
+  c.measured[{Collective::kInNetwork, WireFormat::kNative}] = line;
+  c.pipelined_straggling_s = {{2, 0.1}, {4, 0.05}};
+  const StepShape step = even_step(kBytes, 1.0);
+  const auto at = [&](uint32_t width) {
+    const Mode pipe{Schedule::kPipe, Collective::kInNetwork, WireFormat::kNative, width};
+    return predict(c, step, {4, kBytes}, pipe).step_s;
+  };
+  EXPECT_NEAR(at(2), 1.3, 1e-9);
+  EXPECT_NEAR(at(3), 1.3, 1e-9);
+  EXPECT_NEAR(at(4), 1.25, 1e-9);
+  c.pipelined_straggling_s = {{3, 0.1}};
+  EXPECT_NEAR(at(2), 1.2, 1e-9);
+}
+
 TEST(Predict, WhatCommunicationStealsFromComputingIsCounted) {
   Calibration c = links(0.1, kBytes);
   c.stolen_s_per_byte = 0.2 / kBytes;

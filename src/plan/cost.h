@@ -90,6 +90,10 @@ struct Calibration {
   /// What a synchronous step takes beyond a worker's computing and a sum: ranks that are not ready
   /// at once, caches gone cold. Unset: from compute_jitter.
   std::optional<double> straggling_s;
+  /// The same for pipelines, by width, of sums that take no time: ranks whose steps vary wait for
+  /// one another all the same, the less the wider it is. A width that was not measured goes by the
+  /// next smaller one; without any, see advice.cc.
+  std::map<uint32_t, double> pipelined_straggling_s;
   /// Where a pair was measured its line takes the formulas' place.
   std::map<std::pair<Collective, WireFormat>, MeasuredCost> measured;
 };
