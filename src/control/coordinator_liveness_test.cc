@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "control/coordinator_world.h"
@@ -40,6 +41,10 @@ TEST(Liveness, SilenceIsDeathAfterOneAndAHalfSeconds) {
   EXPECT_EQ(w.abort_text(0),
             "rank 1 (host-1:77 at 10.0.0.2) died: no heartbeat for 1.5 s; its last operation: "
             "all_reduce #3 on group 0, completed 1.5 s ago");
+  ASSERT_EQ(w.received<Abort>(1).size(), 1u);
+  EXPECT_FALSE(w.received<Abort>(1).at(0).group.has_value());
+  EXPECT_THAT(w.abort_text(1), testing::EndsWith(" has given rank 1 (host-1:77 at 10.0.0.2) up: no "
+                                                 "heartbeat for 1.5 s"));
   EXPECT_TRUE(w.sink.closed.contains(w.connection(1)));
   w.hang_up(1);  // The owner's report of the closed connection changes nothing.
   EXPECT_EQ(w.received<Abort>(0).size(), 1u);

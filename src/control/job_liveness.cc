@@ -90,6 +90,12 @@ void Job::die(const std::vector<Rank>& ranks, std::string_view cause, Instant no
   for (const Rank rank : ranks) {
     record(rank).state = RankState::kDead;
     ++counters_.deaths;
+    // One that was only silent hears why it is hung up on.
+    tell(rank, Abort{std::nullopt,
+                     ErrorCode::kAborted,
+                     fmt::format("the coordinator at {} has given {} up: {}", config_.where,
+                                 who(rank), cause),
+                     {rank}});
     hang_up(rank);
     obituaries.push_back(
         fmt::format("{} died: {}; {}", who(rank), cause, last_operation(rank, now)));

@@ -55,6 +55,7 @@ ScopedInterrupt::ScopedInterrupt() {
 ScopedInterrupt::~ScopedInterrupt() {
   ::sigaction(SIGINT, &old_int_, nullptr);
   ::sigaction(SIGTERM, &old_term_, nullptr);
+  first_signal = 0;
   installed = false;
 }
 

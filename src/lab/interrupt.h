@@ -23,7 +23,7 @@ class ScopedInterrupt {
   ScopedInterrupt(const ScopedInterrupt&) = delete;
   ScopedInterrupt& operator=(const ScopedInterrupt&) = delete;
 
-  /// True once SIGINT or SIGTERM came.
+  /// True once SIGINT or SIGTERM came while one exists; what an earlier one saw is forgotten.
   static bool requested();
   /// The signal that came first, 0 if none. Shells expect the exit code 128 + this.
   static int signal_number();

@@ -128,6 +128,7 @@ TEST(ScopedInterrupt, SetsAFlagAndPassesTheSignalToChildren) {
     EXPECT_EQ(ScopedInterrupt::signal_number(), SIGINT);
     EXPECT_EQ(child.wait(10s).value().code, 7);
   }
+  EXPECT_FALSE(ScopedInterrupt::requested());
   const ScopedInterrupt next;
   EXPECT_FALSE(ScopedInterrupt::requested());
 }

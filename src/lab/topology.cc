@@ -9,6 +9,8 @@ namespace {
 
 // Workers per third byte of the address, so that no address ends in 0 or 255.
 constexpr int kWorkersPerNet = 250;
+// Larger clusters ask for hardware addresses as they go: all of all would be tens of thousands.
+constexpr size_t kNeighboursMax = 32;
 
 std::string address_in(const char* prefix, Node node) {
   switch (node.kind) {
@@ -40,6 +42,35 @@ std::string address_lines(const ClusterOptions& options, Node node, const char* 
       fmt::format("addr add {}/16 brd + dev {}\n", cluster_address(node), interface);
   if (options.has_ipv6()) {
     lines += fmt::format("addr add {}/64 dev {} nodad\n", cluster_address6(node), interface);
+  }
+  return lines;
+}
+
+/// Locally administered, and the node's alone within its cluster.
+std::string hardware_address(Node node) {
+  switch (node.kind) {
+    case Node::Kind::kAggregator:
+      return "02:77:00:00:00:01";
+    case Node::Kind::kServer:
+      return "02:77:00:00:00:02";
+    case Node::Kind::kWorker:
+      break;
+  }
+  return fmt::format("02:77:00:01:{:02x}:{:02x}", node.worker / 256, node.worker % 256);
+}
+
+/// Where the others are, for good. What is looked up instead goes into a table that all namespaces
+/// of the machine share: while it is full (1,024 entries), because others run large clusters,
+/// nobody is found.
+std::string neighbour_lines(const ClusterOptions& options, Node node, const char* interface) {
+  std::vector<Node> all = linked_nodes(options);
+  if (all.size() > kNeighboursMax) return "";
+  all.push_back(Node::aggregator());
+  std::string lines;
+  for (const Node other : all) {
+    if (other == node) continue;
+    lines += fmt::format("neigh replace {} lladdr {} dev {} nud permanent\n",
+                         cluster_address(other), hardware_address(other), interface);
   }
   return lines;
 }
@@ -106,22 +137,24 @@ std::string ip_script_of_bridge(const ClusterOptions& options,
   // from the first datagram on; with it, that depends on timers of 10 s and more.
   std::string script = fmt::format(
       "link set lo up\n"
-      "link add {0} mtu {1} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n",
-      kBridgeName, options.mtu);
+      "link add {0} address {2} mtu {1} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n",
+      kBridgeName, options.mtu, hardware_address(Node::aggregator()));
   for (size_t i = 0; i < nodes.size(); ++i) {
     const std::string port = port_name(nodes[i]);
-    script += fmt::format("link add {0} mtu {1} type veth peer name {2} mtu {1} netns {3}\n", port,
-                          options.mtu, kLinkName, namespace_paths[i]);
+    script +=
+        fmt::format("link add {0} mtu {1} type veth peer name {2} address {3} mtu {1} netns {4}\n",
+                    port, options.mtu, kLinkName, hardware_address(nodes[i]), namespace_paths[i]);
     script += fmt::format("link set {} master {} up\n", port, kBridgeName);
   }
   script += address_lines(options, Node::aggregator(), kBridgeName);
   script += fmt::format("link set {} up\n", kBridgeName);
+  script += neighbour_lines(options, Node::aggregator(), kBridgeName);
   return script;
 }
 
 std::string ip_script_of_node(const ClusterOptions& options, Node node) {
   return "link set lo up\n" + address_lines(options, node, kLinkName) +
-         fmt::format("link set {} up\n", kLinkName);
+         fmt::format("link set {} up\n", kLinkName) + neighbour_lines(options, node, kLinkName);
 }
 
 std::string tc_script_of_bridge(const ClusterOptions& options) {

@@ -55,6 +55,24 @@ TEST(Topology, LeavesOutIpv6WhereTheMtuIsTooSmallForIt) {
   EXPECT_THAT(ip_script_of_node(options, Node::of_worker(0)), Not(HasSubstr("fd77")));
 }
 
+/// The kernel's table of those that are looked up is one for all namespaces, and may be full.
+TEST(Topology, NodesOfSmallClustersKnowEachOtherWithoutAsking) {
+  ClusterOptions options;
+  options.workers = 3;
+  options.with_server = true;
+  const std::string node = ip_script_of_node(options, Node::of_worker(1));
+  const std::string bridge = ip_script_of_bridge(options, {"a", "b", "c", "d"});
+  EXPECT_THAT(bridge, HasSubstr("peer name link0 address 02:77:00:01:00:00 mtu"));
+  EXPECT_THAT(node, HasSubstr("neigh replace 10.77.1.1 lladdr 02:77:00:01:00:00 dev link0 nud"));
+  EXPECT_THAT(node, HasSubstr("neigh replace 10.77.0.2 lladdr 02:77:00:00:00:02 dev link0 nud"));
+  EXPECT_THAT(bridge, HasSubstr("link add sum0 address 02:77:00:00:00:01"));
+  EXPECT_THAT(node, HasSubstr("neigh replace 10.77.0.1 lladdr 02:77:00:00:00:01 dev link0 nud"));
+  EXPECT_THAT(node, Not(HasSubstr("neigh replace 10.77.1.2 ")));  // Itself.
+  EXPECT_THAT(bridge, HasSubstr("neigh replace 10.77.1.3 lladdr 02:77:00:01:00:02 dev sum0 nud"));
+  options.workers = 64;
+  EXPECT_THAT(ip_script_of_node(options, Node::of_worker(1)), Not(HasSubstr("neigh")));
+}
+
 TEST(Topology, RefusesImpossibleClustersByName) {
   ClusterOptions options;
   options.workers = 257;

@@ -187,8 +187,7 @@ void Messenger::run_opener() {
     Outlet& outlet = found->second.outlets[peer];
     outlet.opening = false;
     if (!stream) {
-      // A question alone is not worth a group: what is late has its own deadline.
-      if (!outlet.waiting.empty()) fail_group(id, stream.error());
+      refuse_waiting(outlet, stream.error());
     } else {
       outlet.channel = add_channel(id, peer, true, std::move(*stream));
       send_expected(outlet);

@@ -115,6 +115,7 @@ class Messenger final : private ChannelHost {
   struct Outlet {
     ChannelPtr channel;  ///< None until it was opened.
     bool opening = false;
+    std::optional<Error> refused;    ///< There will be none: why.
     std::deque<Outgoing> waiting;    ///< For the channel.
     std::vector<uint64_t> expected;  ///< Tags that the peer is to be told, likewise.
     std::map<uint64_t, Outgoing> announced;
@@ -189,6 +190,7 @@ class Messenger final : private ChannelHost {
   void piece_done(const ExchangePtr& owner, std::optional<Rank> from);
   void flush(Channel& channel);
   void on_broken(Channel& channel, int error_number);
+  void refuse_waiting(Outlet& outlet, const Error& why);
   void suspect(const ExchangePtr& exchange, const Error& why);
 
   Mesh& mesh_;

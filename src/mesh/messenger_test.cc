@@ -150,6 +150,18 @@ TEST_F(MessengerTest, ADeadPeerEndsWhatWaitsForIt) {
   EXPECT_THAT(outcome.error().what, HasSubstr("rank 0 at 127.0.0.1"));
 }
 
+/// The peer knows why it has ended the group; so will the coordinator, whose word all should hear.
+TEST_F(MessengerTest, WhoIsRefusedAStreamWaitsAMomentForTheReason) {
+  at(1).abort(kGroup, {ErrorCode::kAborted, "rank 2 died"});
+  const Instant begun = net::monotonic_now();
+  const auto first = post(0, {to(1, numbers(8, 1))}, {}, soon());
+  const auto outcome = at(0).wait(*first, soon());
+  EXPECT_GE(net::monotonic_now() - begun, 1s);
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().what, HasSubstr("rank 1 at 127.0.0.1"));
+  EXPECT_FALSE(at(0).post(kGroup, {}, {}, soon()));
+}
+
 TEST_F(MessengerTest, AnAbortIsAFence) {
   const auto out = numbers(1 << 20, 1);
   std::vector<uint32_t> in(1 << 20);

@@ -147,6 +147,7 @@ void Messenger::post_receive(Group& group, GroupId id, const Receiving& what,
 void Messenger::post_send(GroupId id, Group& group, const Sending& what, const ExchangePtr& owner) {
   ++owner->committed;
   Outlet& outlet = group.outlets[what.to];
+  if (outlet.refused) return suspect(owner, *outlet.refused);
   if (outlet.channel && outlet.channel->is_shut()) {
     suspect(owner, {ErrorCode::kUnavailable,
                     outlet.channel->peer_name() + " closed its stream: it died, or gave up"});
@@ -279,6 +280,16 @@ void Messenger::on_broken(Channel& channel, int error_number) {
   wake_.signal();
   drained_.notify_all();
   for (const ExchangePtr& victim : victims) suspect(victim, why);
+}
+
+/// The peer's stream could not be opened: it has ended the group, perhaps, and why is to be heard.
+/// Nothing is sent to it any more, for it would arrive without what was to come before.
+void Messenger::refuse_waiting(Outlet& outlet, const Error& why) {
+  // A question alone is not worth a group: what is late has its own deadline.
+  if (outlet.waiting.empty()) return;
+  outlet.refused = why;
+  for (const Outgoing& message : std::exchange(outlet.waiting, {})) suspect(message.owner, why);
+  drained_.notify_all();
 }
 
 /// The exchange cannot succeed any more; it ends soon.
