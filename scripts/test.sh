@@ -21,7 +21,7 @@ fi
 jobs="$(nproc)"
 
 # Memory and undefined behaviour: everything that handles bytes from outside. Threads: what has them.
-asan_rooms="base wire core numeric table dataset hotset auth net runtime control collective mesh host api sparse embedding ps plan pipeline manual sim fuzz transcript"
+asan_rooms="base wire core numeric table dataset hotset auth net runtime control collective mesh host api sparse embedding ps ps_programs plan pipeline manual sim fuzz transcript"
 tsan_rooms="runtime control collective mesh host api sparse embedding ps pipeline"
 
 # Installs the PyTorch backend, over the library of the preset `dev`, into an environment of the

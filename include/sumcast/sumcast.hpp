@@ -227,6 +227,12 @@ class Group {
   Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
                         const Call& call = {});
 
+  /// Bounds what the messages of each other rank may have on their way to this one, from now on, to
+  /// about so many bytes; not below four packets. For a rank to which all send at the same moment:
+  /// the queue in front of it has to hold what all of them have under way (incast). Senders wait
+  /// meanwhile.
+  void bound_inflow(uint64_t bytes);
+
   /// Says what this rank calls as `number` in the group, where all ranks make the same calls in the
   /// same order (gather, all-to-all, the collectives above if they are numbered along), before it
   /// begins. Messages with the call's tag then notice ranks that call something else: all get

@@ -58,6 +58,10 @@ Result<void> Group::exchange(std::span<const Message> sends, std::span<const Mes
   return work->wait();
 }
 
+void Group::bound_inflow(uint64_t bytes) {
+  state_->context->messenger->bound_inflow(state_->plan.group, bytes);
+}
+
 uint64_t Group::note_call(uint32_t number, std::string_view text) {
   return state_->context->messenger->note_call(state_->plan.group, number, text);
 }

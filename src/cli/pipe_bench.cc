@@ -23,7 +23,7 @@ PipeEffort effort_of(PipeScope scope) {
   effort.scope = scope;
   if (scope == PipeScope::kAll) return effort;
   effort.alone_steps = 6;
-  effort.probe_repeats = 5;
+  effort.probe_repeats = 3;
   effort.warm_steps = 2;
   effort.steps_min = 3;
   effort.cell_seconds = 0.5;

@@ -135,6 +135,7 @@ std::vector<std::string> sparse_member_argv(const std::string& program,
   add("--optimizer", flags.optimizer);
   add("--wire", flags.wire);
   add("--row-wire", flags.row_wire);
+  add("--rounds", flags.rounds);
   add("--flush-every", flags.flush_every);
   add("--hot-max", flags.hot_share_max);
   add("--segments", flags.segments);
@@ -166,6 +167,7 @@ void add_sparse_member_command(CLI::App& app, int& exit_code) {
   command->add_option("--optimizer", flags.optimizer);
   command->add_option("--wire", flags.wire);
   command->add_option("--row-wire", flags.row_wire);
+  command->add_option("--rounds", flags.rounds);
   command->add_option("--flush-every", flags.flush_every);
   command->add_option("--hot-max", flags.hot_share_max);
   command->add_option("--segments", flags.segments);

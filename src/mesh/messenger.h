@@ -69,6 +69,9 @@ class Messenger final : private ChannelHost {
   /// Exchanges of the group may begin; what peers sent ahead is there. Its id is new, or was closed
   /// by all members.
   void open_group(GroupId group);
+  /// Bounds what each peer's messages of an open group may have on their way to this rank, from now
+  /// on (net::bound_inflow).
+  void bound_inflow(GroupId group, size_t bytes);
   /// Begins an exchange in an open group. Payloads are the caller's until it is done.
   ///
   /// @param on_done  called once, from any thread (this one included), without locks; must not
@@ -131,6 +134,7 @@ class Messenger final : private ChannelHost {
     MatchBoard board;
     std::map<Rank, Outlet> outlets;
     std::map<Rank, ChannelPtr> inlets;
+    std::optional<size_t> inflow_bytes;                     ///< Of each inlet; unset: as TCP likes.
     std::map<std::pair<Rank, uint64_t>, ReceivePtr> ready;  ///< Asked for, by sender and id.
     std::optional<Error> aborted;
     std::map<uint32_t, NotedCall> calls;  ///< By number: the last ones.

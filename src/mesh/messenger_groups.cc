@@ -5,6 +5,7 @@
 
 #include "mesh/messenger.h"
 #include "net/descriptor.h"
+#include "net/tcp.h"
 
 namespace sumcast::mesh {
 namespace {
@@ -17,6 +18,14 @@ void Messenger::open_group(GroupId id) {
   std::lock_guard lock(mutex_);
   closed_.erase(id);
   groups_[id].early_since.reset();
+}
+
+void Messenger::bound_inflow(GroupId id, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return;
+  found->second.inflow_bytes = bytes;
+  for (const auto& [peer, channel] : found->second.inlets) net::bound_inflow(channel->fd(), bytes);
 }
 
 bool Messenger::wants(GroupId id, Rank peer) const {
@@ -48,6 +57,7 @@ void Messenger::admit(GroupId id, Rank peer, std::shared_ptr<Stream> stream) {
   ChannelPtr& place = group.inlets[peer];
   if (place) place->shut();  // The peer gave the first one up.
   place = add_channel(id, peer, false, std::move(stream));
+  if (group.inflow_bytes) net::bound_inflow(place->fd(), *group.inflow_bytes);
 }
 
 /// Ends what waits for groups that this rank has not opened, and what is remembered of old ones.

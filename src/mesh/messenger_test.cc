@@ -48,6 +48,23 @@ TEST_F(MessengerTest, TagsAreTakenInAnyOrderAndOneTagInTheOrderOfSending) {
   EXPECT_TRUE(at(0).wait(*large, soon()));
 }
 
+TEST_F(MessengerTest, MessagesOfAllSizesComeThroughSmallWindows) {
+  const auto small = numbers(10, 1), large = numbers(3'000'000, 2);
+  const auto exchange = [&](uint16_t from) {
+    std::vector<uint32_t> first(small.size()), second(large.size());
+    const auto got = post(1, {}, {into(Rank(from), first, 1), into(Rank(from), second, 2)}, soon());
+    const auto sent = post(from, {to(1, small, 1), to(1, large, 2)}, {}, soon());
+    ASSERT_TRUE(at(1).wait(*got, soon()));
+    ASSERT_TRUE(at(from).wait(*sent, soon()));
+    EXPECT_EQ(first, small);
+    EXPECT_EQ(second, large);
+  };
+  exchange(0);
+  at(1).bound_inflow(kGroup, 1);
+  exchange(0);  // Over a stream that stood already,
+  exchange(2);  // and over one that did not.
+}
+
 TEST_F(MessengerTest, AReceiveFromAnyRankSaysWhoItWas) {
   std::vector<uint32_t> in(4);
   const auto got = post(1, {}, {into(std::nullopt, in)}, soon());

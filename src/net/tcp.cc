@@ -8,7 +8,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "base/assert.h"
 #include "net/port_owner.h"
@@ -17,6 +19,7 @@ namespace sumcast::net {
 namespace {
 
 constexpr int kBacklog = 1024;  // A whole job may join at once; the kernel caps it at somaxconn.
+constexpr size_t kSegmentsMin = 4;  // Of a bounded window.
 
 Result<Endpoint> read_address(int fd, int (*get)(int, sockaddr*, socklen_t*)) {
   Endpoint address;
@@ -64,6 +67,16 @@ int start_connect(int fd, const Endpoint& remote) {
 }
 
 }  // namespace
+
+int bound_inflow(int fd, size_t bytes) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return errno;
+  bytes = std::max(bytes, kSegmentsMin * info.tcpi_advmss);
+  // The kernel takes twice as much memory, advertises what may come in it, and tunes it no more.
+  // TCP_WINDOW_CLAMP would not do: the kernel forgets it when it learns how large packets are.
+  return set_option(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(std::min<size_t>(bytes, INT_MAX)));
+}
 
 Result<TcpConnection> TcpConnection::adopt(FileDescriptor fd, const TcpOptions& options) {
   TcpConnection connection(std::move(fd), options);

@@ -108,6 +108,13 @@ class TcpConnection {
 Result<void> exchange(TcpConnection& to, std::span<const std::byte> out, TcpConnection& from,
                       std::span<std::byte> in, Instant deadline);
 
+/// Bounds what a connection's peer may have on its way to us, from now on: we advertise a window of
+/// about so many bytes, never twice as many, as long as they are read. Not below four of its
+/// segments, for TCP stalls with less.
+///
+/// @return 0, or the errno of what failed: the kernel's choice stays.
+int bound_inflow(int fd, size_t bytes);
+
 class TcpListener {
  public:
   /// Listens on `local` (port 0 takes any free one). "[::]:port" takes IPv4 peers too. Connections

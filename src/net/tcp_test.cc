@@ -1,6 +1,8 @@
 #include "net/tcp.h"
 
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -268,6 +270,53 @@ TEST(TcpListener, TakesBothFamiliesOnTheIpv6Wildcard) {
     EXPECT_EQ((*server)->remote(), client->local());
     EXPECT_EQ((*server)->remote().family(), family) << "mapped addresses are unmapped";
   }
+}
+
+/// Sends `bytes` of zeros across and returns the window that the sender knows then.
+uint32_t window_after(TcpConnection& client, TcpConnection& server, size_t bytes) {
+  const Bytes out(bytes);
+  Bytes in(bytes);
+  std::thread sender([&] { EXPECT_TRUE(client.send_all(out, soon())); });
+  EXPECT_TRUE(server.receive_all(in, soon()));
+  sender.join();
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  EXPECT_EQ(::getsockopt(client.fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  return info.tcpi_snd_wnd;
+}
+
+TEST(BoundInflow, HoldsThePeerToAWindowThatDoesNotGrow) {
+  constexpr size_t kWindow = 20'000, kBytes = 16 << 20;
+  std::string reason;
+  const auto pair = NamespacePair::open(reason);
+  if (pair == nullptr) GTEST_SKIP() << reason;
+  std::optional<TcpListener> listener;
+  {
+    const auto inside = pair->inside_b();
+    listener = std::move(*TcpListener::open(*parse_endpoint("10.77.0.2:0")));
+  }
+  const auto inside = pair->inside_a();
+  for (const bool is_bounded : {false, true}) {
+    auto client = connect_tcp(listener->local(), std::nullopt, soon());
+    ASSERT_TRUE(client) << client.error().what;
+    ASSERT_TRUE(wait_ready(listener->fd(), POLLIN, soon()));
+    auto server = listener->accept();
+    ASSERT_TRUE(server && server->has_value());
+    if (is_bounded) {
+      ASSERT_EQ(bound_inflow((*server)->fd(), kWindow), 0);
+      EXPECT_LT(window_after(*client, **server, kBytes), 2 * kWindow);
+    } else {
+      EXPECT_GT(window_after(*client, **server, kBytes), 2 * kWindow);
+    }
+  }
+}
+
+/// Less than a segment would be worse than slow: on loopback one takes 64 KiB.
+TEST(BoundInflow, LeavesRoomForSomeSegments) {
+  Ends ends = connect_ends();
+  ASSERT_EQ(bound_inflow(ends.server.fd(), 1), 0);
+  EXPECT_GE(get_option(ends.server.fd(), SOL_SOCKET, SO_RCVBUF), 4 * 65000);
+  window_after(ends.client, ends.server, 64 << 20);
 }
 
 TEST(TcpListener, NamesTheProcessThatHoldsAPort) {

@@ -38,6 +38,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -64,6 +65,12 @@ enum PlanFlag : uint32_t {
 
 /// Of Plan::marks, worker 0's, and of Ack::marks, in the acks of that round to all workers.
 inline constexpr uint32_t kReturnMark = 1;  ///< staleness + 1 rounds on, all go back (P23).
+
+/// What may be on the way to a server from all workers together, and back: enough to keep its link
+/// busy over a round trip, and twice as much overruns no queue before it (incast). Both ends hold
+/// their streams to a worker's share of it, whatever travels; workers hold the segments of a
+/// synchronous round to it.
+inline constexpr size_t kServerWindowBytes = 256 << 10;
 
 struct SegmentPlan {
   uint32_t push = 0;

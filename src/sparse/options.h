@@ -54,7 +54,7 @@ struct Options {
 };
 
 /// How many segments suit rounds of so many rows: as few as keep messages small against the window
-/// that a server's link needs (worker_rounds.cc), for each costs a message either way.
+/// that a server's link needs (frames.h), for each costs a message either way.
 ///
 /// @param rows  of a worker's batch, all servers' together.
 uint32_t segments_for(double rows, uint32_t servers, const table::TableShape& shape,

@@ -31,6 +31,7 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, Group group
       manifest_(options.restore),
       group_(std::move(group)) {
   call_.wire = options.wire;
+  context.world().bound_inflow(kServerWindowBytes / options.workers);
 }
 
 Result<std::unique_ptr<Worker>> Worker::create(Context& context, const Options& options) {

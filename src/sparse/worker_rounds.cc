@@ -9,10 +9,6 @@
 namespace sumcast::sparse {
 namespace {
 
-/// What all workers together may have on the way to a server: enough to keep its link busy over a
-/// round trip, too little to overrun the queue of the port that leads there (incast).
-constexpr size_t kServerWindowBytes = 256 << 10;
-
 bool pushes(const Flight& flight) {
   return flight.task == Task::kStep && flight.step != 0 && (flight.flags & kDone) == 0;
 }
@@ -158,7 +154,8 @@ Result<void> Worker::begin_sums(Flight& flight) {
   return {};
 }
 
-/// @param at_once  nobody will wait for it soon: all of it goes out now.
+/// @param at_once  nobody will wait for it soon: all of it goes out now, as fast as the servers let
+/// it.
 Result<void> Worker::post(Flight& flight, bool at_once) {
   if (flush_due_ && !flush_carried_) flight.carries_flush = flush_carried_ = true;
   if (flight.carries_flush) {
@@ -180,8 +177,9 @@ Result<void> Worker::post(Flight& flight, bool at_once) {
   return {};
 }
 
-/// Keeps a window of segments on the way until all have come back, all servers have committed, and
-/// the sums are in.
+/// Keeps a window of segments on the way, so that no worker runs ahead of the others and rows come
+/// back while gradients go out, until all have come back, all servers have committed, and the sums
+/// are in.
 Result<void> Worker::wait_for(Flight& flight) {
   const size_t window = kServerWindowBytes / options_.workers;
   while (flight.next_segment < options_.segments || !flight.segments.empty()) {

@@ -31,8 +31,8 @@ TEST(SparseBench, AllPathsEndWithTheSameRowsUnderLoss) {
 
 TEST(SparseBench, HotSumsAreForwardedToSeveralServers) {
   const Outcome outcome = run_json(
-      "bench sparse --workers 3 --servers 2 --vocabulary 20000 --batch 64 --rounds 4 "
-      "--flush-every 2 --repeats 2 --wire bf16 --path servers,forward");
+      "bench sparse --workers 3 --servers 2 --vocabulary 20000 --batch 64 --rounds 6 "
+      "--flush-every 6 --repeats 2 --wire bf16 --path servers,forward");
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.describe();
   ASSERT_EQ(outcome.rows.size(), 2u);
   EXPECT_EQ(outcome.rows[1]["wrong"], 0);
@@ -40,10 +40,6 @@ TEST(SparseBench, HotSumsAreForwardedToSeveralServers) {
 }
 
 constexpr double kQueueBytes = 1 << 20;  // Of a shaped port (lab/topology.cc).
-
-double dropped_share(const nlohmann::json& row, double rounds) {
-  return row["server_drops"].get<double>() / (rounds * row["server_packets"].get<double>());
-}
 
 /// Incast: a round of all workers is many times what the queue in front of the server holds.
 TEST(SparseBench, ManyWorkersDoNotOverrunTheQueueOfAServersPort) {
@@ -57,8 +53,8 @@ TEST(SparseBench, ManyWorkersDoNotOverrunTheQueueOfAServersPort) {
   EXPECT_EQ(outcome.rows[0]["server_drops"], 0);
 }
 
-/// What goes out ahead and beside rounds fills the queue; it must not make what is sent twice.
-TEST(SparseBench, LateRoundsAndFlushesLoseFewPacketsAtAServersPort) {
+/// What goes out ahead and beside rounds is held back as they are.
+TEST(SparseBench, LateRoundsAndFlushesDoNotOverrunItEither) {
   const Outcome outcome = run_json(
       "bench sparse --workers 12 --rate 300mbit --path servers,dual --rounds 8 --flush-every 8 "
       "--repeats 1 --staleness 0,4");
@@ -67,12 +63,12 @@ TEST(SparseBench, LateRoundsAndFlushesLoseFewPacketsAtAServersPort) {
   if (outcome.rows[0]["server_bytes"] == 0) GTEST_SKIP() << "no links that count packets";
   for (const auto& row : outcome.rows) {
     EXPECT_EQ(row["wrong"], 0);
-    EXPECT_LT(dropped_share(row, 8), 0.05) << row;
+    EXPECT_EQ(row["server_drops"], 0) << row;
   }
   const auto& prompt = outcome.rows[0];
   const auto& late = outcome.rows[2];
   EXPECT_EQ(late["staleness"], 4);
-  EXPECT_LT(late["server_bytes"].get<double>(), 1.15 * prompt["server_bytes"].get<double>());
+  EXPECT_LT(late["server_bytes"].get<double>(), 1.05 * prompt["server_bytes"].get<double>());
 }
 
 TEST(SparseBench, RowsThatTravelInFewerBytesReadAlikeOnAllPaths) {

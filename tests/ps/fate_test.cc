@@ -190,7 +190,7 @@ TEST_F(Fate, OneTooManyIsNotLetIn) {
 }
 
 TEST_F(Fate, AnotherKeyOrNoneIsNotLetIn) {
-  const std::string one = testing::TempDir() + "sumcast_ps_key1", two = one + "b";
+  const std::string one = own_file("key"), two = one + "b";
   for (const auto& path : {one, two}) {
     std::filesystem::remove(path);
     ASSERT_TRUE(sumcast::auth::write_key_file(path));

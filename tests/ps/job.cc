@@ -30,14 +30,17 @@ int free_port() {
 
 }  // namespace
 
+std::string own_file(const std::string& name) {
+  return testing::TempDir() + "sumcast_ps_" + std::to_string(::getpid()) + "_" + name;
+}
+
 std::string program(const std::string& name) {
   return std::filesystem::path(PS_TEST_PROGRAMS) / ("ps_" + name);
 }
 
 Job::Job(int servers, int workers, Environment more) : port_(free_port()) {
   static int count = 0;
-  folder_ = testing::TempDir() + "sumcast_ps_" + std::to_string(::getpid()) + "_" +
-            std::to_string(++count);
+  folder_ = own_file(std::to_string(++count));
   std::filesystem::create_directories(folder_);
   environment_ = {"DMLC_PS_ROOT_URI=127.0.0.1", "DMLC_PS_ROOT_PORT=" + std::to_string(port_),
                   "DMLC_NUM_SERVER=" + std::to_string(servers),

@@ -10,6 +10,15 @@ namespace pstest {
 
 using Environment = std::vector<std::string>;
 
+/// Under a sanitizer programs take about three times as long, and what it looks for shows in one
+/// run as in another: tests that kill at several moments take every third of them.
+#ifdef PS_TEST_SANITIZED
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+inline constexpr unsigned kSeedStep = kIsSanitized ? 3 : 1;
+
 /// Its processes end with it. For one thread.
 class Job {
  public:
@@ -45,6 +54,9 @@ class Job {
   int port_;
   std::vector<sumcast::lab::Process> processes_;
 };
+
+/// A path for a file of this process's tests.
+std::string own_file(const std::string& name);
 
 /// The path of a test program by the name of its target.
 std::string program(const std::string& name);

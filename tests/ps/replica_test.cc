@@ -70,7 +70,7 @@ TEST_F(Replica, WithoutADeathNothingChanges) {
 }
 
 TEST_F(Replica, AServerIsKilledUnderLoad) {
-  for (size_t seed = 0; seed < 6; ++seed) {
+  for (size_t seed = 0; seed < 6; seed += kSeedStep) {
     const size_t servers = 2 + seed % 2, victim = kServer0 + seed % servers;
     const char* const partition = seed < 3 ? "hash" : "ranges";
     start("load", static_cast<int>(servers), 1500,
@@ -81,7 +81,7 @@ TEST_F(Replica, AServerIsKilledUnderLoad) {
 }
 
 TEST_F(Replica, ResponsesThatComeLaterFromAnotherThread) {
-  for (size_t seed = 0; seed < 3; ++seed) {
+  for (size_t seed = 0; seed < 3; seed += kSeedStep) {
     start("deferred", 2, 1500);
     signal_at(moment(seed), kServer0 + seed % 2, SIGKILL);
     expect_exact(kServer0 + seed % 2);
@@ -98,7 +98,7 @@ TEST_F(Replica, LargeArraysLentAndSent) {
 
 TEST_F(Replica, WhatTheBackupDidNotGetWasNotAcknowledged) {
   // As when a host dies: what it had sent, and was lost, it does not send again.
-  for (size_t seed = 0; seed < 5; ++seed) {
+  for (size_t seed = 0; seed < 5; seed += kSeedStep) {
     const Environment lossy = {"PS_DROP_MSG=30", "SUMCAST_PS_DROP_SEED=" + std::to_string(seed)};
     job_.emplace(2, kWorkers,
                  Environment{"SUMCAST_PS_REPLICAS=1", "PS_RESEND=1", "PS_RESEND_TIMEOUT=50"});
