@@ -1,6 +1,8 @@
 // Sums of tensors that are zeros for the most part: the same bits in fewer bytes (P25).
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "collective/test_cluster.h"
 #include "numeric/codec.h"
 

@@ -4,10 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -230,11 +231,10 @@ inline void check_all_reduce(Cluster& cluster, size_t count, int rounds, WireFor
     });
     const auto want = canonical_sum(inputs);
     for (size_t i = 0; i < world; ++i) {
-      if (format == WireFormat::kNative) {
-        ASSERT_EQ(std::memcmp(outputs[i].data(), want.data(), count * 4), 0) << "rank " << i;
-      } else {
-        ASSERT_EQ(std::memcmp(outputs[i].data(), outputs[0].data(), count * 4), 0);
-      }
+      const auto& expected = format == WireFormat::kNative ? want : outputs[0];
+      ASSERT_TRUE(std::ranges::equal(std::as_bytes(std::span(outputs[i])),
+                                     std::as_bytes(std::span(expected))))
+          << "rank " << i;
     }
   }
 }
