@@ -38,12 +38,12 @@ TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
   answer.layers = {{4, 0.5, 0.25}};
   answer.lines = {{task.mode, {0.5, 1e-9, 2e-9, 1.5}}};
   answer.spans = {{true, 5, 9}, {false, 1, 4}};
-  answer.pipelined_straggling_s = {{2, 0.25}, {3, 0.125}};
+  answer.straggling_s = {{2, 0.25}, {3, 0.125}};
   const auto answer_back = decode_pipe_answer(encode(answer));
   ASSERT_TRUE(answer_back.has_value());
   EXPECT_EQ(encode(*answer_back), encode(answer));
   EXPECT_EQ(answer_back->spans, answer.spans);
-  EXPECT_EQ(answer_back->pipelined_straggling_s, answer.pipelined_straggling_s);
+  EXPECT_EQ(answer_back->straggling_s, answer.straggling_s);
 }
 
 TEST(PipeCell, OtherLinesAreErrors) {

@@ -160,7 +160,6 @@ std::string encode(const PipeTask& t) {
 
 std::string encode(const PipeAnswer& a) {
   Json layers = Json::array(), lines = Json::array(), spans = Json::array();
-  Json pipelined = Json::array();
   for (const plan::LayerShape& l : a.layers) {
     layers.push_back(Json::array({l.bytes, l.forward_s, l.backward_s}));
   }
@@ -168,9 +167,6 @@ std::string encode(const PipeAnswer& a) {
     lines.push_back(
         Json::array({to_json(mode), line.fixed_s, line.per_byte_s, line.stolen_per_byte_s,
                      line.drag, line.busy_per_byte_s, line.late_s}));
-  }
-  for (const auto& [width, seconds] : a.pipelined_straggling_s) {
-    pipelined.push_back(Json::array({width, seconds}));
   }
   for (const PipeSpan& s : a.spans) {
     spans.push_back(Json::array({s.sum, s.start_ns, s.end_ns}));
@@ -183,7 +179,6 @@ std::string encode(const PipeAnswer& a) {
               {"lines", lines},
               {"network_deviation", a.network_deviation},
               {"straggling_s", a.straggling_s},
-              {"pipelined_straggling_s", pipelined},
               {"spans", spans}}
       .dump();
 }
@@ -234,9 +229,6 @@ Result<PipeAnswer> decode_pipe_answer(std::string_view line) {
     j.at("idle_share").get_to(a.idle_share);
     j.at("network_deviation").get_to(a.network_deviation);
     j.at("straggling_s").get_to(a.straggling_s);
-    for (const Json& one : j.at("pipelined_straggling_s")) {
-      a.pipelined_straggling_s[one.at(0).get<uint32_t>()] = one.at(1).get<double>();
-    }
     for (const Json& l : j.at("layers")) {
       a.layers.push_back({l.at(0).get<double>(), l.at(1).get<double>(), l.at(2).get<double>()});
     }

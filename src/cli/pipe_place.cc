@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "plan/fit.h"
@@ -16,7 +17,7 @@ using plan::Mode;
 using plan::Schedule;
 
 constexpr uint32_t kStepsMax = 60;
-/// Whose steps, synchronous ones, tell how long workers wait for one another.
+/// Whose steps tell how long workers wait for one another.
 constexpr std::pair kUsualPair(Collective::kInNetwork, WireFormat::kNative);
 /// Workers of an asynchronous server begin as one, and drift apart.
 constexpr uint32_t kAsyncWarmSteps = 8;
@@ -34,12 +35,9 @@ PipeSite site_of(const Mode& mode) {
   return mode.collective == Collective::kServer ? PipeSite::kServer : PipeSite::kAggregator;
 }
 
-/// Of the pipelines that will be measured.
-std::vector<uint32_t> widths_of(const PipeSetting& setting, const PipeEffort& effort) {
+std::vector<uint32_t> widths_of(const std::vector<Mode>& modes) {
   std::set<uint32_t> widths;
-  for (const Mode& mode : pipe_modes(effort.scope, setting.delay > Duration{0})) {
-    if (mode.width > 1) widths.insert(mode.width);
-  }
+  for (const Mode& mode : modes) widths.insert(mode.width);
   return {widths.begin(), widths.end()};
 }
 
@@ -50,6 +48,13 @@ PipeTask look_task(double compute_s) {
   task.warm = 0;
   task.steps = static_cast<uint32_t>(std::clamp(kLookSeconds / compute_s, 1.0, double{kStepsMax}));
   return task;
+}
+
+/// Has the workers compute alone. Seconds of a step.
+Result<double> compute_alone(PipeCrew& crew, const PipeTask& task) {
+  const auto answers = crew.perform(task, kPatience);
+  if (!answers) return fail(answers.error());
+  return joined(*answers).step_s;
 }
 
 /// On the busiest link, in its busier direction.
@@ -131,12 +136,9 @@ Result<std::pair<PipePlace::Performed, double>> PipePlace::perform_steadily(Pipe
                                                                             const PipeTask& task) {
   const Result<PipeCrew*> crew = this->crew(site);
   if (!crew) return fail(crew.error());
-  const auto look = [&]() -> Result<double> {
-    const auto answers = (*crew)->perform(look_task(watch_.reference_s()), kPatience);
-    if (!answers) return fail(answers.error());
-    return joined(*answers).step_s;
-  };
-  return watch_.steadily<Performed>(look, [&] { return perform(**crew, task); });
+  return watch_.steadily<Performed>(
+      [&] { return compute_alone(**crew, look_task(watch_.reference_s())); },
+      [&] { return perform(**crew, task); });
 }
 
 Result<PipeAnswer> PipePlace::probe(PipeSite site, std::pair<Collective, WireFormat> pair) {
@@ -145,7 +147,7 @@ Result<PipeAnswer> PipePlace::probe(PipeSite site, std::pair<Collective, WireFor
   task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
   task.pairs = {pair};
-  if (pair == kUsualPair) task.widths = widths_of(setting_, effort_);
+  if (pair == kUsualPair) task.widths = widths_of(modes());
   auto done = perform_steadily(site, task);
   if (!done) return fail(done.error());
   return std::move(done->first.answers.front());
@@ -162,32 +164,31 @@ Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& com
       pairs.emplace_back(Collective::kGather, WireFormat::kNative);
     }
   }
-  const auto server = std::pair(Collective::kServer, WireFormat::kNative);
-  const bool has_server = !delayed && effort_.scope != PipeScope::kDecisions;
   std::map<std::pair<Collective, WireFormat>, std::vector<PipeAnswer>> probed;
-  // A server is on a site of its own: its passes come together, the others' by turns.
-  for (int pass = 0; pass < effort_.probe_passes && has_server; ++pass) {
-    auto answer = probe(PipeSite::kServer, server);
-    if (!answer) return fail(answer.error());
-    probed[server].push_back(std::move(*answer));
-  }
-  for (int pass = 0; pass < effort_.probe_passes; ++pass) {
-    for (const auto& pair : pairs) {
-      auto answer = probe(PipeSite::kAggregator, pair);
-      if (!answer) return fail(answer.error());
-      probed[pair].push_back(std::move(*answer));
+  const auto probe_all = [&](PipeSite site, const auto& those) -> Result<void> {
+    for (int pass = 0; pass < effort_.probe_passes; ++pass) {
+      for (const auto& pair : those) {
+        auto answer = probe(site, pair);
+        if (!answer) return fail(answer.error());
+        probed[pair].push_back(std::move(*answer));
+      }
     }
+    return {};
+  };
+  if (!delayed && effort_.scope != PipeScope::kDecisions) {
+    const std::array server = {std::pair(Collective::kServer, WireFormat::kNative)};
+    if (auto done = probe_all(PipeSite::kServer, server); !done) return done;
   }
+  if (auto done = probe_all(PipeSite::kAggregator, pairs); !done) return done;
   for (const auto& [pair, answers] : probed) network.measured[pair] = median_line(answers);
   const std::vector<PipeAnswer>& usual = probed.at(kUsualPair);
-  network.straggling_s = median_over(usual, [](const PipeAnswer& a) { return a.straggling_s; });
-  for (const auto& [width, ignored] : usual.front().pipelined_straggling_s) {
-    network.pipelined_straggling_s[width] = median_over(
-        usual, [at = width](const PipeAnswer& a) { return a.pipelined_straggling_s.at(at); });
+  for (const uint32_t width : widths_of(modes())) {
+    network.straggling_s[width] =
+        median_over(usual, [&](const PipeAnswer& a) { return a.straggling_s.at(width); });
   }
   network.network_jitter =
       median_over(usual, [](const PipeAnswer& a) { return a.network_deviation; });
-  for (const Mode& kind : computing_kinds(pipe_modes(effort_.scope, delayed))) {
+  for (const Mode& kind : computing_kinds(modes())) {
     PipeTask task;
     task.kind = PipeTask::Kind::kAlone;
     task.steps = effort_.alone_steps;
@@ -234,14 +235,13 @@ Result<double> computing_alone(const std::string& model, uint32_t workers,
   PipeTask task;
   task.kind = PipeTask::Kind::kAlone;
   task.steps = 1;
+  const Result<double> about_s = compute_alone(**crew, task);
+  if (!about_s) return about_s;
   std::vector<double> times;
-  for (int i = 0; i <= kReferenceLooks; ++i) {
-    const auto answers = (*crew)->perform(task, kPatience);
-    if (!answers) return fail(answers.error());
-    times.push_back(joined(*answers).step_s);
-    if (i > 0) continue;
-    task = look_task(times.front());  // The first one has shown how many steps make a look.
-    times.clear();
+  for (int i = 0; i < kReferenceLooks; ++i) {
+    const Result<double> step_s = compute_alone(**crew, look_task(*about_s));
+    if (!step_s) return step_s;
+    times.push_back(*step_s);
   }
   return SpeedWatch::undisturbed(std::move(times));
 }

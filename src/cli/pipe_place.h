@@ -54,6 +54,10 @@ class PipePlace {
     double link_bytes = 0;
   };
   PipePlace(const PipeSetting& setting, const PipeEffort& effort, std::string key_file);
+  /// That are measured here.
+  std::vector<plan::Mode> modes() const {
+    return pipe_modes(effort_.scope, setting_.delay > Duration{0});
+  }
   Result<PipeCrew*> crew(PipeSite site);
   Result<Performed> perform(PipeCrew& crew, const PipeTask& task);
   /// As SpeedWatch::steadily.

@@ -64,8 +64,7 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   PipeAnswer answer;
   answer.step_s = probed->compute_s;
   answer.network_deviation = probed->calibration.network_jitter;
-  answer.straggling_s = probed->calibration.straggling_s.value_or(0);
-  answer.pipelined_straggling_s = probed->calibration.pipelined_straggling_s;
+  answer.straggling_s = probed->calibration.straggling_s;
   for (const auto& [pair, line] : probed->calibration.measured) {
     answer.lines.emplace_back(plan::Mode{plan::Schedule::kSync, pair.first, pair.second, 1}, line);
   }

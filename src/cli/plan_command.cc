@@ -101,7 +101,6 @@ Result<Measured> calibrate() {
   wanted.compute = some_computing();
   Result<Probed> probed = probe((*context)->world(), wanted);
   if (!probed) return fail(probed.error());
-  probed->calibration.straggling_s.reset();  // Of other computing than the step in question.
   return Measured{std::move(probed->calibration), (*context)->rank(), (*context)->size()};
 }
 

@@ -40,16 +40,11 @@ class Probe {
       if (!line) return fail(line.error());
       calibration.measured[pair] = *line;
     }
-    if (!plan_.compute.empty()) {
-      Result<double> late = straggling(plan_.pairs.front(), computing);
-      if (!late) return fail(late.error());
-      calibration.straggling_s = *late;
-    }
     // One all-reduce of a few bytes is two messages on the shortest way.
     const Result<plan::Spread> tiny = time_of(plan_.pairs.front(), sizeof(float));
     if (!tiny) return fail(tiny.error());
-    if (!plan_.compute.empty()) {
-      if (auto done = pipelined_straggling(tiny->median, computing, calibration); !done) {
+    if (!plan_.widths.empty()) {
+      if (auto done = straggling(tiny->median, computing, calibration); !done) {
         return fail(done.error());
       }
     }
@@ -191,73 +186,62 @@ class Probe {
     return {};
   }
 
-  /// How much longer a step of computing and then a sum of half the size takes than both apart.
-  Result<double> straggling(const Pair& pair, std::vector<double>& computing) {
-    const uint64_t bytes = scaled(pair, half_count_ * sizeof(float));
-    const Result<plan::Spread> sum = time_of(pair, bytes);
-    if (!sum) return fail(sum.error());
-    std::vector<double> alone;
-    if (auto met = compute_alone(alone); !met) return fail(met.error());
-    std::array<double, 1> shared = {mean_of(alone) + sum->median};
-    if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
-    const int steps = repeats_in(kBusySeconds, shared[0]);
-    Instant start = runtime::monotonic_now();
-    for (int i = 0; i <= steps; ++i) {
-      if (i == 1) start = runtime::monotonic_now();  // The first one brings ranks into step.
-      for (const auto& slice : plan_.compute) slice();
-      auto work = begin(pair, bytes, 0);
-      if (!work) return fail(work.error());
-      if (auto done = work->wait(); !done) return fail(done.error());
-    }
-    const double both_s = seconds_since(start) / steps;
-    if (auto met = compute_alone(alone); !met) return fail(met.error());
-    computing.insert(computing.end(), alone.begin(), alone.end());
-    shared[0] = both_s - mean_of(alone) - sum->median;
-    if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
-    return std::max(0.0, shared[0]);
-  }
-
-  /// How much longer steps of computing take in pipelines whose sums take next to no time: a step
-  /// begins one of a few bytes, and waits for that of width - 1 steps ago.
-  Result<void> pipelined_straggling(double tiny_s, std::vector<double>& computing,
-                                    plan::Calibration& calibration) {
-    if (plan_.widths.empty()) return {};
+  /// How much longer steps take because ranks wait for one another: synchronous ones, of computing
+  /// and then a sum of half the size, than both apart; pipelined ones, whose sums take next to no
+  /// time, than computing.
+  ///
+  /// @param tiny_s  what those sums take.
+  Result<void> straggling(double tiny_s, std::vector<double>& computing,
+                          plan::Calibration& calibration) {
+    const uint64_t half_bytes = half_count_ * sizeof(float);
+    const Result<plan::Spread> half = time_of(plan_.pairs.front(), half_bytes);
+    if (!half) return fail(half.error());
     std::vector<double> alone;
     if (auto met = compute_alone(alone); !met) return met;
     std::vector<double> steps_s;
     for (const uint32_t width : plan_.widths) {
-      const Result<double> step_s = pipelined_step(width, mean_of(alone));
+      const double sum_s = width == 1 ? half->median : 0;
+      const uint64_t bytes = width == 1 ? half_bytes : sizeof(float);
+      const Result<double> step_s = step_of(width, bytes, mean_of(alone) + sum_s);
       if (!step_s) return fail(step_s.error());
       steps_s.push_back(*step_s);
     }
     if (auto met = compute_alone(alone); !met) return met;
     computing.insert(computing.end(), alone.begin(), alone.end());
     for (size_t i = 0; i < steps_s.size(); ++i) {
-      // A long path bounds even these.
-      const double bound_s = (mean_of(alone) + tiny_s) / plan_.widths[i];
-      std::array<double, 1> shared = {steps_s[i] - std::max(mean_of(alone), bound_s)};
-      if (auto agreed = mean(shared); !agreed) return agreed;
-      calibration.pipelined_straggling_s[plan_.widths[i]] = std::max(0.0, shared[0]);
+      const uint32_t width = plan_.widths[i];
+      // A long path bounds even the pipelined ones.
+      const double apart_s = width == 1
+                                 ? mean_of(alone) + half->median
+                                 : std::max(mean_of(alone), (mean_of(alone) + tiny_s) / width);
+      std::array<double, 1> late = {steps_s[i] - apart_s};
+      if (auto agreed = mean(late); !agreed) return agreed;
+      calibration.straggling_s[width] = std::max(0.0, late[0]);
     }
     return {};
   }
 
-  /// Seconds of a step of such a pipeline. All ranks take as many, whatever `compute_s` each saw.
-  Result<double> pipelined_step(uint32_t width, double compute_s) {
-    std::array<double, 1> shared = {compute_s};
+  /// Seconds of a step that computes, begins a sum, and waits for that of width - 1 steps ago.
+  ///
+  /// @param about_s  what it is taken for; all ranks take as many, whatever each has seen.
+  Result<double> step_of(uint32_t width, uint64_t bytes, double about_s) {
+    std::array<double, 1> shared = {about_s};
     if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
     const int steps = repeats_in(kBusySeconds, shared[0]);
     const auto ahead = static_cast<int>(width) - 1;
     const Pair& pair = plan_.pairs.front();
+    const Call call{algorithm_of(pair.first), pair.second, {}};
+    const uint64_t count = bytes / sizeof(float);
+    SUMCAST_ASSERT(width * count <= values_.size());
     std::vector<Work> works(width);
     Instant start = runtime::monotonic_now();
-    for (int i = 0; i < ahead + steps; ++i) {
-      if (i == ahead) start = runtime::monotonic_now();  // As many are under way now as may be.
+    for (int i = 0; i <= ahead + steps; ++i) {
+      // The first ones bring ranks into step, and as many under way as may be.
+      if (i == ahead + 1) start = runtime::monotonic_now();
       for (const auto& slice : plan_.compute) slice();
       const size_t place = static_cast<size_t>(i) % width;
-      float* const at = values_.data() + place;
-      auto work = group_.all_reduce_async(at, at, 1, ElementType::kF32, Reduction::kAvg,
-                                          Call{algorithm_of(pair.first), pair.second, {}});
+      float* const at = values_.data() + place * count;
+      auto work = group_.all_reduce_async(at, at, count, ElementType::kF32, Reduction::kAvg, call);
       if (!work) return fail(work.error());
       works[place] = std::move(*work);
       if (i < ahead) continue;
@@ -266,7 +250,7 @@ class Probe {
       }
     }
     const double each_s = seconds_since(start) / steps;
-    for (int i = steps; i < ahead + steps; ++i) {
+    for (int i = steps + 1; i <= ahead + steps; ++i) {
       if (auto done = works[static_cast<size_t>(i) % width].wait(); !done) {
         return fail(done.error());
       }

@@ -26,7 +26,9 @@ struct ProbePlan {
   uint64_t large_bytes = 8 << 20;  ///< Ideally the model's own size. Whole floats.
   int repeats = 7;                 ///< Of each measurement, after one that does not count.
   int alone_steps = 3;             ///< Of computing, before and after each time beside sums.
-  std::vector<uint32_t> widths;    ///< Of pipelines: how long ranks wait for one another in them.
+  /// In steps of which widths (1: synchronous) to measure how long ranks wait for one another, by
+  /// the first pair, which is one that adds, and beside `compute`.
+  std::vector<uint32_t> widths;
   /// A step's computing in slices of some milliseconds, the same on all ranks; may be empty.
   std::vector<std::function<void()>> compute;
 };

@@ -7,8 +7,10 @@
 // looking at what is measured.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,8 @@ class SpeedWatch {
   static constexpr Duration kPatience = 6s;
   /// ... nor in all for longer than this and what was measured.
   static constexpr Duration kCredit = 10s;
+  /// A look behind one measurement is that before the next, if it begins so soon.
+  static constexpr Duration kFresh = 50ms;
 
   /// @param reference_s  a step of computing, undisturbed.
   /// @param now          a clock.
@@ -46,7 +50,7 @@ class SpeedWatch {
   template <typename T>
   Result<std::pair<T, double>> steadily(const Look& look, const std::function<Result<T>()>& once) {
     const Instant begun = now_();
-    Result<double> before = look();
+    Result<double> before = last_ && begun - last_->at <= kFresh ? last_->seconds : look();
     std::pair<T, double> best{};
     double closest = 0;
     for (bool first = true;; first = false) {
@@ -64,8 +68,9 @@ class SpeedWatch {
         best = {std::move(*measured), drift((*before + *after) / 2)};
       }
       if (off <= kSteady || !may_wait(begun)) {
+        last_ = {*after, now_()};
         measured_ += took;
-        waited_ += now_() - begun - took;
+        waited_ += last_->at - begun - took;
         return best;
       }
       before = after;
@@ -77,8 +82,14 @@ class SpeedWatch {
   bool is_steady(double seconds) const { return std::fabs(drift(seconds)) <= kSteady; }
   bool may_wait(Instant begun) const;
 
+  struct Looked {
+    double seconds = 0;
+    Instant at;
+  };
+
   double reference_s_;
   NowFn now_;
+  std::optional<Looked> last_;  ///< Behind the last measurement.
   Duration measured_{0}, waited_{0};
 };
 

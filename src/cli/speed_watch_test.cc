@@ -45,6 +45,19 @@ TEST(SpeedWatch, OneMeasurementIsEnoughOnAQuietMachine) {
   EXPECT_EQ(machine.looked, 2u);
 }
 
+TEST(SpeedWatch, ALookServesTwiceIfTheNextMeasurementFollowsAtOnce) {
+  Machine machine({1.0, 1.02, 0.98, 1.0});
+  SpeedWatch watch = machine.watch();
+  ASSERT_TRUE(machine.measure(watch).has_value());
+  const auto next = machine.measure(watch);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_NEAR(next->second, 0, 1e-9);
+  EXPECT_EQ(machine.looked, 3u);
+  machine.now = machine.now + 1s;
+  ASSERT_TRUE(machine.measure(watch).has_value());
+  EXPECT_EQ(machine.looked, 5u);
+}
+
 TEST(SpeedWatch, WaitsForAQuietMomentAndMeasuresThen) {
   Machine machine({1.3, 1.3, 1.2, 1.01, 1.03});
   SpeedWatch watch = machine.watch();

@@ -69,9 +69,11 @@ double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
 /// What waiting for others adds to computing, as a share of it.
 double straggling(const Calibration& calibration, const StepShape& step, const Setting& setting,
                   const Mode& mode) {
-  if (const auto wider = calibration.pipelined_straggling_s.upper_bound(mode.width);
-      mode.width > 1 && wider != calibration.pipelined_straggling_s.begin()) {
-    return step.compute_s() > 0 ? std::prev(wider)->second / step.compute_s() : 0;
+  // The nearest width that was measured; the wait of synchronous steps is another.
+  const auto wider = calibration.straggling_s.upper_bound(mode.width);
+  const auto own = wider == calibration.straggling_s.begin() ? wider : std::prev(wider);
+  if (mode.width > 1 && own != wider && own->first > 1) {
+    return step.compute_s() > 0 ? own->second / step.compute_s() : 0;
   }
   const double coupled = coupling(step, sum_in(calibration, setting, mode, step.bytes()), mode);
   const auto line = calibration.measured.find({mode.collective, mode.wire});
@@ -79,8 +81,9 @@ double straggling(const Calibration& calibration, const StepShape& step, const S
   if (mode.width > 1 && line != calibration.measured.end() && line->second.is_beside_computing()) {
     return 0;
   }
-  if (calibration.straggling_s && step.compute_s() > 0) {
-    return coupled * *calibration.straggling_s / step.compute_s();
+  const auto synchronous = calibration.straggling_s.find(1);
+  if (synchronous != calibration.straggling_s.end() && step.compute_s() > 0) {
+    return coupled * synchronous->second / step.compute_s();
   }
   return coupled * calibration.compute_jitter * slowest_of(setting.workers);
 }

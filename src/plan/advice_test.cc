@@ -74,7 +74,7 @@ TEST(Predict, SynchronousStepsWaitForTheSlowest) {
 TEST(Predict, AMeasuredWaitForOthersTakesTheFormulasPlace) {
   Calibration c = links(0.5, kBytes);
   c.compute_jitter = 0.1;
-  c.straggling_s = 0.25;
+  c.straggling_s = {{1, 0.25}};
   const StepShape step = even_step(kBytes, 1.0);
   const Mode sync{Schedule::kSync, Collective::kRing, WireFormat::kNative, 1};
   for (const uint32_t workers : {2u, 16u}) {
@@ -83,15 +83,21 @@ TEST(Predict, AMeasuredWaitForOthersTakesTheFormulasPlace) {
   }
 }
 
-TEST(Predict, SumsMeasuredBesideComputingHaveWaitedAlready) {
-  Calibration c = links(1.0, kBytes);
+/// Links whose in-network sums of kBytes were measured beside computing, and steal from it.
+Calibration measured_beside(double sum_s, double stolen_s) {
+  Calibration c = links(sum_s, kBytes);
   MeasuredCost line;
-  line.per_byte_s = 0.5 / kBytes;
-  line.stolen_per_byte_s = 0.1 / kBytes;
+  line.per_byte_s = sum_s / kBytes;
+  line.stolen_per_byte_s = stolen_s / kBytes;
   c.measured[{Collective::kInNetwork, WireFormat::kNative}] = line;
+  return c;
+}
+
+TEST(Predict, SumsMeasuredBesideComputingHaveWaitedAlready) {
+  Calibration c = measured_beside(0.5, 0.1);
   const StepShape step = even_step(kBytes, 1.0);
   const Mode pipe{Schedule::kPipe, Collective::kInNetwork, WireFormat::kNative, 2};
-  c.straggling_s = 0.25;
+  c.straggling_s = {{1, 0.25}};
   EXPECT_NEAR(predict(c, step, {4, kBytes}, pipe).step_s, 1.1, 1e-9);
   // A line of sums that nothing was beside knows nothing of that.
   c.measured.begin()->second.stolen_per_byte_s = 0;
@@ -99,12 +105,8 @@ TEST(Predict, SumsMeasuredBesideComputingHaveWaitedAlready) {
 }
 
 TEST(Predict, PipelinesWaitAsLongAsTheirWidthWasMeasuredToWait) {
-  Calibration c = links(0.1, kBytes);
-  MeasuredCost line;
-  line.per_byte_s = 0.1 / kBytes;
-  line.stolen_per_byte_s = 0.2 / kBytes;
-  c.measured[{Collective::kInNetwork, WireFormat::kNative}] = line;
-  c.pipelined_straggling_s = {{2, 0.1}, {4, 0.05}};
+  Calibration c = measured_beside(0.1, 0.2);
+  c.straggling_s = {{1, 0.4}, {2, 0.1}, {4, 0.05}};
   const StepShape step = even_step(kBytes, 1.0);
   const auto at = [&](uint32_t width) {
     const Mode pipe{Schedule::kPipe, Collective::kInNetwork, WireFormat::kNative, width};
@@ -113,7 +115,7 @@ TEST(Predict, PipelinesWaitAsLongAsTheirWidthWasMeasuredToWait) {
   EXPECT_NEAR(at(2), 1.3, 1e-9);
   EXPECT_NEAR(at(3), 1.3, 1e-9);
   EXPECT_NEAR(at(4), 1.25, 1e-9);
-  c.pipelined_straggling_s = {{3, 0.1}};
+  c.straggling_s = {{1, 0.4}, {3, 0.1}};
   EXPECT_NEAR(at(2), 1.2, 1e-9);
 }
 

@@ -87,13 +87,12 @@ struct Calibration {
   double aggregator_bytes_per_s = 0;  ///< Of an aggregator's one port; 0: a port per worker.
   double compute_jitter = 0.03;       ///< Relative deviation of a step's computing.
   double network_jitter = 0.03;       ///< Relative deviation of a collective's time.
-  /// What a synchronous step takes beyond a worker's computing and a sum: ranks that are not ready
-  /// at once, caches gone cold. Unset: from compute_jitter.
-  std::optional<double> straggling_s;
-  /// The same for pipelines, by width, of sums that take no time: ranks whose steps vary wait for
-  /// one another all the same, the less the wider it is. A width that was not measured goes by the
-  /// next smaller one; without any, see advice.cc.
-  std::map<uint32_t, double> pipelined_straggling_s;
+  /// What a step takes beyond a worker's computing and a sum: ranks that are not ready at once,
+  /// caches gone cold. By width: 1 of synchronous steps; of pipelines with sums that take no time,
+  /// for ranks whose steps vary wait for one another all the same, the less the wider it is. A
+  /// pipeline that was not measured goes by the next narrower one; without any, see advice.cc.
+  /// Synchronous steps unset: from compute_jitter.
+  std::map<uint32_t, double> straggling_s;
   /// Where a pair was measured its line takes the formulas' place.
   std::map<std::pair<Collective, WireFormat>, MeasuredCost> measured;
 };

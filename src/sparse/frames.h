@@ -71,6 +71,8 @@ inline constexpr uint32_t kReturnMark = 1;  ///< staleness + 1 rounds on, all go
 /// their streams to a worker's share of it, whatever travels; workers hold the segments of a
 /// synchronous round to it.
 inline constexpr size_t kServerWindowBytes = 256 << 10;
+/// A worker's share of it.
+constexpr size_t worker_window_bytes(uint32_t workers) { return kServerWindowBytes / workers; }
 
 struct SegmentPlan {
   uint32_t push = 0;

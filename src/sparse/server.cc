@@ -111,7 +111,7 @@ Result<void> Server::run() {
 
 /// In one context, until all workers have left.
 Result<void> Server::serve_all() {
-  context_->world().bound_inflow(kServerWindowBytes / options_.workers);
+  context_->world().bound_inflow(worker_window_bytes(options_.workers));
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < options_.workers; ++worker) {
     if (has_left_[worker]) continue;

@@ -31,7 +31,7 @@ Worker::Worker(Context& context, Seat* seat, const Options& options, Group group
       manifest_(options.restore),
       group_(std::move(group)) {
   call_.wire = options.wire;
-  context.world().bound_inflow(kServerWindowBytes / options.workers);
+  context.world().bound_inflow(worker_window_bytes(options.workers));
 }
 
 Result<std::unique_ptr<Worker>> Worker::create(Context& context, const Options& options) {

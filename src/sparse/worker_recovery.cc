@@ -71,7 +71,7 @@ Result<void> Worker::move_on(const Error& why) {
 /// The seat's present one: nothing is under way there, and its servers know nothing of batches.
 void Worker::enter_context() {
   context_ = &seat_->context();
-  context_->world().bound_inflow(kServerWindowBytes / options_.workers);
+  context_->world().bound_inflow(worker_window_bytes(options_.workers));
   group_ = seat_->team();
   ++entered_;
   entered_at_ = launched_;

@@ -181,7 +181,7 @@ Result<void> Worker::post(Flight& flight, bool at_once) {
 /// back while gradients go out, until all have come back, all servers have committed, and the sums
 /// are in.
 Result<void> Worker::wait_for(Flight& flight) {
-  const size_t window = kServerWindowBytes / options_.workers;
+  const size_t window = worker_window_bytes(options_.workers);
   while (flight.next_segment < options_.segments || !flight.segments.empty()) {
     while (flight.next_segment < options_.segments &&
            (flight.segments.size() < 2 || flight.segment_bytes < window)) {
