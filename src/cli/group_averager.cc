@@ -7,9 +7,10 @@
 
 namespace sumcast::cli {
 
-Result<void> WatchedAverager::begin_mean(uint32_t slot, std::span<float> values) {
+Result<void> WatchedAverager::begin_mean(uint32_t slot, std::span<const float> values,
+                                         std::span<float> mean) {
   begun_[slot] = runtime::monotonic_now();
-  Result<Work> work = start(slot, values);
+  Result<Work> work = start(slot, values, mean);
   if (!work) return fail(work.error());
   means_[slot] = std::move(*work);
   under_way_[slot] = true;
@@ -61,28 +62,29 @@ void GroupAverager::choose(uint32_t way) {
   way_ = way;
 }
 
-Result<Work> GroupAverager::start(uint32_t, std::span<float> values) {
-  return group().all_reduce_async(values.data(), values.data(), values.size(), ElementType::kF32,
+Result<Work> GroupAverager::start(uint32_t, std::span<const float> values, std::span<float> mean) {
+  return group().all_reduce_async(values.data(), mean.data(), values.size(), ElementType::kF32,
                                   Reduction::kAvg, calls_[way_]);
 }
 
 GatherAverager::GatherAverager(Group& group, const pipeline::Encoder& encoder)
     : WatchedAverager(group, Call{}), encoder_(encoder) {}
 
-Result<Work> GatherAverager::start(uint32_t slot, std::span<float> values) {
+Result<Work> GatherAverager::start(uint32_t slot, std::span<const float> values,
+                                   std::span<float> mean) {
   Gathered& to = slots_[slot];
   const std::span<const std::byte> message = encoder_.message();
   SUMCAST_ASSERT(static_cast<double>(message.size()) == encoder_.bytes(values.size()));
   to.own.assign(message.begin(), message.end());
   to.all.resize(message.size() * ranks());
-  to.values = values;
+  to.mean = mean;
   return group().all_gather_async(to.own.data(), to.all.data(), to.own.size(), ElementType::kU8,
                                   Call{Algorithm::kRing});
 }
 
 Result<void> GatherAverager::arrived(uint32_t slot) {
   const Gathered& from = slots_[slot];
-  return mean_of_messages(encoder_, from.all, ranks(), from.values);
+  return mean_of_messages(encoder_, from.all, ranks(), from.mean);
 }
 
 Result<void> mean_of_messages(const pipeline::Encoder& encoder, std::span<const std::byte> all,

@@ -18,7 +18,8 @@ class WatchedAverager : public pipeline::Averager {
  public:
   uint32_t ranks() const override { return group_.size(); }
   uint32_t rank() const override { return group_.rank(); }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) final;
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                          std::span<float> mean) final;
   Result<void> finish_mean(uint32_t slot) final;
   Result<void> begin_sum(uint32_t slot, std::span<double> values) final;
   Result<void> finish_sum(uint32_t slot) final;
@@ -42,8 +43,9 @@ class WatchedAverager : public pipeline::Averager {
   void settle();
 
  private:
-  /// Begins the operation that will make a mean of `values`.
-  virtual Result<Work> start(uint32_t slot, std::span<float> values) = 0;
+  /// Begins the operation that will put the mean of `values` into `mean`.
+  virtual Result<Work> start(uint32_t slot, std::span<const float> values,
+                             std::span<float> mean) = 0;
   /// It has ended.
   virtual Result<void> arrived(uint32_t) { return {}; }
 
@@ -71,7 +73,7 @@ class GroupAverager final : public WatchedAverager {
   void choose(uint32_t way) override;
 
  private:
-  Result<Work> start(uint32_t slot, std::span<float> values) override;
+  Result<Work> start(uint32_t slot, std::span<const float> values, std::span<float> mean) override;
 
   std::vector<Call> calls_;
   uint32_t way_ = 0;
@@ -88,12 +90,12 @@ class GatherAverager final : public WatchedAverager {
   ~GatherAverager() override { settle(); }
 
  private:
-  Result<Work> start(uint32_t slot, std::span<float> values) override;
+  Result<Work> start(uint32_t slot, std::span<const float> values, std::span<float> mean) override;
   Result<void> arrived(uint32_t slot) override;
 
   struct Gathered {
     std::vector<std::byte> own, all;
-    std::span<float> values;
+    std::span<float> mean;
   };
   const pipeline::Encoder& encoder_;
   std::array<Gathered, kSlots> slots_;

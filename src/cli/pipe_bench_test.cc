@@ -26,7 +26,7 @@ TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
   task.mode = {Schedule::kPipe, Collective::kGather, WireFormat::kInt8, 3, plan::Packing::kQsgd};
   task.order = {2, 0, 1};
   task.pairs = {{Collective::kServer, WireFormat::kNative}};
-  task.widths = {2, 5};
+  task.straggling = true;
   const auto task_back = decode_pipe_task(encode(task));
   ASSERT_TRUE(task_back.has_value());
   EXPECT_EQ(task_back->mode, task.mode);
@@ -38,7 +38,7 @@ TEST(PipeCell, PlansTasksAndAnswersSurviveTheirLines) {
   answer.layers = {{4, 0.5, 0.25}};
   answer.lines = {{task.mode, {0.5, 1e-9, 2e-9, 1.5}}};
   answer.spans = {{true, 5, 9}, {false, 1, 4}};
-  answer.straggling_s = {{2, 0.25}, {3, 0.125}};
+  answer.straggling_s = 0.25;
   const auto answer_back = decode_pipe_answer(encode(answer));
   ASSERT_TRUE(answer_back.has_value());
   EXPECT_EQ(encode(*answer_back), encode(answer));
@@ -69,7 +69,7 @@ class Recorder final : public pipeline::Averager {
  public:
   uint32_t ranks() const override { return 4; }
   uint32_t rank() const override { return 0; }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values, std::span<float>) override {
     begun.push_back(slot);
     elements += values.size();
     return {};

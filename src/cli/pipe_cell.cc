@@ -154,7 +154,7 @@ std::string encode(const PipeTask& t) {
               {"steps", t.steps},
               {"order", t.order},
               {"pairs", pairs},
-              {"widths", t.widths}}
+              {"straggling", t.straggling}}
       .dump();
 }
 
@@ -211,7 +211,7 @@ Result<PipeTask> decode_pipe_task(std::string_view line) {
     j.at("warm").get_to(t.warm);
     j.at("steps").get_to(t.steps);
     j.at("order").get_to(t.order);
-    j.at("widths").get_to(t.widths);
+    j.at("straggling").get_to(t.straggling);
     for (const Json& pair : j.at("pairs")) {
       const Mode mode = mode_from(pair);
       t.pairs.emplace_back(mode.collective, mode.wire);

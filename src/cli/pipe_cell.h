@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,7 +63,7 @@ struct PipeTask {
   uint32_t warm = 3, steps = 10;  ///< kProbe: steps alone around each; repeats.
   std::vector<size_t> order;      ///< Of buckets, for kPriority.
   std::vector<std::pair<plan::Collective, WireFormat>> pairs;
-  std::vector<uint32_t> widths;  ///< kProbe: of steps in which ranks' waits are measured.
+  bool straggling = false;  ///< kProbe: whether ranks' waits in synchronous steps are measured.
 };
 
 /// One stretch of a worker's time line; ns of CLOCK_MONOTONIC, which all namespaces share.
@@ -82,7 +81,7 @@ struct PipeAnswer {
   std::vector<plan::LayerShape> layers;                          ///< kAlone.
   std::vector<std::pair<plan::Mode, plan::MeasuredCost>> lines;  ///< kProbe; by algorithm and wire.
   double network_deviation = 0;                                  ///< kProbe.
-  std::map<uint32_t, double> straggling_s;                       ///< kProbe; by width.
+  double straggling_s = 0;                                       ///< kProbe.
   std::vector<PipeSpan> spans;                                   ///< kCell: of the last steps.
 };
 

@@ -169,7 +169,7 @@ CLI::App* add_pipe_command(CLI::App& bench, int& exit_code) {
   command->add_flag("--quick", flags->quick, "Fewer modes, shorter cells");
   CLI::Option* const decisions = command->add_flag(
       "--decisions", flags->decisions,
-      "44 choices of a mode in about 40 minutes: how often is the predicted best the best?");
+      "44 choices of a mode in about two hours: how often is the predicted best the best?");
   for (const char* name : {"--workers", "--model", "--ratio", "--delay", "--quick"}) {
     decisions->excludes(command->get_option(name));
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "plan/fit.h"
 #include "runtime/clock.h"
@@ -16,8 +15,9 @@ using plan::Collective;
 using plan::Mode;
 using plan::Schedule;
 
-constexpr uint32_t kStepsMax = 60;
-/// Whose steps tell how long workers wait for one another.
+/// Of a look at how fast the machine is, and of a cell.
+constexpr uint32_t kLookStepsMax = 60, kCellStepsMax = 200;
+/// Whose synchronous steps tell how long workers wait for one another.
 constexpr std::pair kUsualPair(Collective::kInNetwork, WireFormat::kNative);
 /// Workers of an asynchronous server begin as one, and drift apart.
 constexpr uint32_t kAsyncWarmSteps = 8;
@@ -35,18 +35,13 @@ PipeSite site_of(const Mode& mode) {
   return mode.collective == Collective::kServer ? PipeSite::kServer : PipeSite::kAggregator;
 }
 
-std::vector<uint32_t> widths_of(const std::vector<Mode>& modes) {
-  std::set<uint32_t> widths;
-  for (const Mode& mode : modes) widths.insert(mode.width);
-  return {widths.begin(), widths.end()};
-}
-
 /// Steps of computing without sums; they take about kLookSeconds.
 PipeTask look_task(double compute_s) {
   PipeTask task;
   task.kind = PipeTask::Kind::kAlone;
   task.warm = 0;
-  task.steps = static_cast<uint32_t>(std::clamp(kLookSeconds / compute_s, 1.0, double{kStepsMax}));
+  task.steps =
+      static_cast<uint32_t>(std::clamp(kLookSeconds / compute_s, 1.0, double{kLookStepsMax}));
   return task;
 }
 
@@ -147,7 +142,7 @@ Result<PipeAnswer> PipePlace::probe(PipeSite site, std::pair<Collective, WireFor
   task.warm = effort_.probe_alone_steps;
   task.steps = static_cast<uint32_t>(effort_.probe_repeats);
   task.pairs = {pair};
-  if (pair == kUsualPair) task.widths = widths_of(modes());
+  task.straggling = pair == kUsualPair;
   auto done = perform_steadily(site, task);
   if (!done) return fail(done.error());
   return std::move(done->first.answers.front());
@@ -182,10 +177,7 @@ Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& com
   if (auto done = probe_all(PipeSite::kAggregator, pairs); !done) return done;
   for (const auto& [pair, answers] : probed) network.measured[pair] = median_line(answers);
   const std::vector<PipeAnswer>& usual = probed.at(kUsualPair);
-  for (const uint32_t width : widths_of(modes())) {
-    network.straggling_s[width] =
-        median_over(usual, [&](const PipeAnswer& a) { return a.straggling_s.at(width); });
-  }
+  network.straggling_s = median_over(usual, [](const PipeAnswer& a) { return a.straggling_s; });
   network.network_jitter =
       median_over(usual, [](const PipeAnswer& a) { return a.network_deviation; });
   for (const Mode& kind : computing_kinds(modes())) {
@@ -201,15 +193,15 @@ Result<void> PipePlace::calibrate(plan::Calibration& network, PipeComputing& com
   return {};
 }
 
-Result<void> PipePlace::measure(PipeRow& row) {
+Result<void> PipePlace::measure(PipeRow& row, double seconds) {
   PipeTask task;
   task.mode = row.mode;
   task.warm = row.mode.schedule == Schedule::kAsync
                   ? kAsyncWarmSteps
                   : std::max(effort_.warm_steps, kFillingSteps * (row.mode.width - 1) + 2);
-  task.steps =
-      static_cast<uint32_t>(std::clamp(effort_.cell_seconds / row.predicted.step_s,
-                                       static_cast<double>(effort_.steps_min), double{kStepsMax}));
+  task.steps = static_cast<uint32_t>(std::clamp(seconds / row.predicted.step_s,
+                                                static_cast<double>(effort_.steps_min),
+                                                double{kCellStepsMax}));
   task.order = row.order;
   const auto done = perform_steadily(site_of(row.mode), task);
   if (!done) return fail(done.error());

@@ -33,6 +33,10 @@ struct PipeEffort {
   uint32_t warm_steps = 3;
   uint32_t steps_min = 5;
   double cell_seconds = 1.5;  ///< In each pass, warming up excluded.
+  /// Further passes over those that may be the fastest, so long; odd, and none unless choices of a
+  /// mode are what is measured.
+  size_t contest_passes = 0;
+  double contest_seconds = 2;
 };
 
 /// One thread. All processes end with it; those of one crew run at a time.
@@ -44,8 +48,8 @@ class PipePlace {
   /// Measures lines of the links into `network`, and computing without sums into `computing`, which
   /// collects what all places have measured.
   Result<void> calibrate(plan::Calibration& network, PipeComputing& computing);
-  /// Trains in the row's mode, and fills in what was measured.
-  Result<void> measure(PipeRow& row);
+  /// Trains in the row's mode for so long, and fills in what was measured.
+  Result<void> measure(PipeRow& row, double seconds);
 
  private:
   /// What the workers said of a task, and what the busiest link carried meanwhile.

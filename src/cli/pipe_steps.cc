@@ -103,7 +103,8 @@ void PipeSteps::update(Slice& slice) {
 
 Result<void> PipeSteps::begin(size_t slice) {
   begun_[slice] = true;
-  return averager_.begin_mean(static_cast<uint32_t>(slice), slices_[slice].gradients);
+  const std::span<float> gradients = slices_[slice].gradients;
+  return averager_.begin_mean(static_cast<uint32_t>(slice), gradients, gradients);
 }
 
 Result<void> PipeSteps::finish(size_t slice) {

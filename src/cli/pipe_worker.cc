@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -45,6 +46,18 @@ Result<std::unique_ptr<Context>> join(const PipeWorkerPlan& plan) {
   return Context::create(options);
 }
 
+/// A step's computing, a layer and direction at a time. `work` outlives it.
+std::vector<std::function<void()>> computing_of(trainer::Workload& work) {
+  std::vector<std::function<void()>> slices;
+  for (size_t layer = 0; layer < work.layers(); ++layer) {
+    slices.emplace_back([&work, layer] { work.forward(layer); });
+  }
+  for (size_t layer = work.layers(); layer-- > 0;) {
+    slices.emplace_back([&work, layer] { work.backward(layer); });
+  }
+  return slices;
+}
+
 Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const PipeTask& task) {
   ProbePlan wanted;
   wanted.pairs = task.pairs;
@@ -52,19 +65,14 @@ Result<PipeAnswer> probe_lines(Group& group, trainer::Workload& work, const Pipe
   wanted.small_bytes = wanted.large_bytes / 16 / sizeof(float) * sizeof(float);
   wanted.repeats = static_cast<int>(task.steps);
   wanted.alone_steps = static_cast<int>(task.warm);
-  wanted.widths = task.widths;
-  for (size_t layer = 0; layer < work.layers(); ++layer) {
-    wanted.compute.emplace_back([&work, layer] { work.forward(layer); });
-  }
-  for (size_t layer = work.layers(); layer-- > 0;) {
-    wanted.compute.emplace_back([&work, layer] { work.backward(layer); });
-  }
+  wanted.straggling = task.straggling;
+  wanted.compute = computing_of(work);
   const Result<Probed> probed = probe(group, wanted);
   if (!probed) return fail(probed.error());
   PipeAnswer answer;
   answer.step_s = probed->compute_s;
   answer.network_deviation = probed->calibration.network_jitter;
-  answer.straggling_s = probed->calibration.straggling_s;
+  answer.straggling_s = probed->calibration.straggling_s.value_or(0);
   for (const auto& [pair, line] : probed->calibration.measured) {
     answer.lines.emplace_back(plan::Mode{plan::Schedule::kSync, pair.first, pair.second, 1}, line);
   }
@@ -91,7 +99,12 @@ Result<PipeAnswer> perform(const PipeTask& task, const PipeWorkerPlan& plan, Gro
           return mean_of_messages(*messages, all, plan.world, values);
         },
         [](std::span<double>) { return Result<void>(); });
-    return PipeSteps(work, task, nobody, nullptr, std::move(encoder)).run();
+    Result<PipeAnswer> alone = PipeSteps(work, task, nobody, nullptr, std::move(encoder)).run();
+    if (!alone) return alone;
+    if (auto met = compute_until_all_come(group, computing_of(work)); !met) {
+      return fail(met.error());
+    }
+    return alone;
   }
   if (encoder != nullptr) {
     GatherAverager averager(group, *encoder);
@@ -108,7 +121,10 @@ Result<PipeAnswer> perform_async(const PipeTask& task, const PipeWorkerPlan& pla
   const bool alone = task.kind == PipeTask::Kind::kAlone;
   if (alone && plan.rank != 0) return perform(task, plan, group, work);
   if (auto met = group.barrier(); !met) return fail(met.error());
-  if (alone) return PipeAnswer{};
+  if (alone) {
+    if (auto met = compute_until_all_come(group, {}); !met) return fail(met.error());
+    return PipeAnswer{};
+  }
   if (task.mode.schedule != plan::Schedule::kAsync) {
     return fail(ErrorCode::kInvalidArgument, "an asynchronous crew does nothing else");
   }

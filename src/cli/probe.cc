@@ -43,10 +43,8 @@ class Probe {
     // One all-reduce of a few bytes is two messages on the shortest way.
     const Result<plan::Spread> tiny = time_of(plan_.pairs.front(), sizeof(float));
     if (!tiny) return fail(tiny.error());
-    if (!plan_.widths.empty()) {
-      if (auto done = straggling(tiny->median, computing, calibration); !done) {
-        return fail(done.error());
-      }
+    if (plan_.straggling) {
+      if (auto done = straggling(computing, calibration); !done) return fail(done.error());
     }
     const plan::Spread step = plan::spread_of(computing);
     std::array<double, 2> shared = {*std::max_element(scatter.begin(), scatter.end()),
@@ -186,76 +184,40 @@ class Probe {
     return {};
   }
 
-  /// How much longer steps take because ranks wait for one another: synchronous ones, of computing
-  /// and then a sum of half the size, than both apart; pipelined ones, whose sums take next to no
-  /// time, than computing.
-  ///
-  /// @param tiny_s  what those sums take.
-  Result<void> straggling(double tiny_s, std::vector<double>& computing,
-                          plan::Calibration& calibration) {
+  /// How much longer synchronous steps, of computing and then a sum of half the size, take than
+  /// both apart: ranks wait for one another.
+  Result<void> straggling(std::vector<double>& computing, plan::Calibration& calibration) {
     const uint64_t half_bytes = half_count_ * sizeof(float);
     const Result<plan::Spread> half = time_of(plan_.pairs.front(), half_bytes);
     if (!half) return fail(half.error());
     std::vector<double> alone;
     if (auto met = compute_alone(alone); !met) return met;
-    std::vector<double> steps_s;
-    for (const uint32_t width : plan_.widths) {
-      const double sum_s = width == 1 ? half->median : 0;
-      const uint64_t bytes = width == 1 ? half_bytes : sizeof(float);
-      const Result<double> step_s = step_of(width, bytes, mean_of(alone) + sum_s);
-      if (!step_s) return fail(step_s.error());
-      steps_s.push_back(*step_s);
-    }
+    const Result<double> step_s = synchronous_step(half_bytes, mean_of(alone) + half->median);
+    if (!step_s) return fail(step_s.error());
     if (auto met = compute_alone(alone); !met) return met;
     computing.insert(computing.end(), alone.begin(), alone.end());
-    for (size_t i = 0; i < steps_s.size(); ++i) {
-      const uint32_t width = plan_.widths[i];
-      // A long path bounds even the pipelined ones.
-      const double apart_s = width == 1
-                                 ? mean_of(alone) + half->median
-                                 : std::max(mean_of(alone), (mean_of(alone) + tiny_s) / width);
-      std::array<double, 1> late = {steps_s[i] - apart_s};
-      if (auto agreed = mean(late); !agreed) return agreed;
-      calibration.straggling_s[width] = std::max(0.0, late[0]);
-    }
+    std::array<double, 1> late = {*step_s - mean_of(alone) - half->median};
+    if (auto agreed = mean(late); !agreed) return agreed;
+    calibration.straggling_s = std::max(0.0, late[0]);
     return {};
   }
 
-  /// Seconds of a step that computes, begins a sum, and waits for that of width - 1 steps ago.
+  /// Seconds of a step that computes, sums, and waits for the sum.
   ///
   /// @param about_s  what it is taken for; all ranks take as many, whatever each has seen.
-  Result<double> step_of(uint32_t width, uint64_t bytes, double about_s) {
+  Result<double> synchronous_step(uint64_t bytes, double about_s) {
     std::array<double, 1> shared = {about_s};
     if (auto agreed = mean(shared); !agreed) return fail(agreed.error());
     const int steps = repeats_in(kBusySeconds, shared[0]);
-    const auto ahead = static_cast<int>(width) - 1;
-    const Pair& pair = plan_.pairs.front();
-    const Call call{algorithm_of(pair.first), pair.second, {}};
-    const uint64_t count = bytes / sizeof(float);
-    SUMCAST_ASSERT(width * count <= values_.size());
-    std::vector<Work> works(width);
     Instant start = runtime::monotonic_now();
-    for (int i = 0; i <= ahead + steps; ++i) {
-      // The first ones bring ranks into step, and as many under way as may be.
-      if (i == ahead + 1) start = runtime::monotonic_now();
+    for (int i = 0; i <= steps; ++i) {
+      if (i == 1) start = runtime::monotonic_now();  // The first one brings ranks into step.
       for (const auto& slice : plan_.compute) slice();
-      const size_t place = static_cast<size_t>(i) % width;
-      float* const at = values_.data() + place * count;
-      auto work = group_.all_reduce_async(at, at, count, ElementType::kF32, Reduction::kAvg, call);
+      auto work = begin(plan_.pairs.front(), bytes, 0);
       if (!work) return fail(work.error());
-      works[place] = std::move(*work);
-      if (i < ahead) continue;
-      if (auto done = works[static_cast<size_t>(i - ahead) % width].wait(); !done) {
-        return fail(done.error());
-      }
+      if (auto done = work->wait(); !done) return fail(done.error());
     }
-    const double each_s = seconds_since(start) / steps;
-    for (int i = steps + 1; i <= ahead + steps; ++i) {
-      if (auto done = works[static_cast<size_t>(i) % width].wait(); !done) {
-        return fail(done.error());
-      }
-    }
-    return each_s;
+    return seconds_since(start) / steps;
   }
 
   Result<plan::Spread> time_of(const Pair& pair, uint64_t bytes) {
@@ -283,7 +245,7 @@ class Probe {
       }
       computing.push_back(seconds_since(start));
     }
-    return {};
+    return compute_until_all_come(group_, plan_.compute);
   }
 
   /// `count` sums of half the size under way, `total` in all, in the order of their beginnings.
@@ -391,6 +353,17 @@ class Probe {
 };
 
 }  // namespace
+
+Result<void> compute_until_all_come(Group& group, std::span<const std::function<void()>> compute) {
+  float token = 0;
+  auto met = group.all_reduce_async(&token, &token, 1, ElementType::kF32, Reduction::kSum);
+  if (!met) return fail(met.error());
+  for (size_t slice = 0; !compute.empty() && !met->is_done();
+       slice = (slice + 1) % compute.size()) {
+    compute[slice]();
+  }
+  return met->wait();
+}
 
 Algorithm algorithm_of(Collective collective) {
   switch (collective) {

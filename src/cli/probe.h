@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "plan/advice.h"
@@ -26,12 +27,17 @@ struct ProbePlan {
   uint64_t large_bytes = 8 << 20;  ///< Ideally the model's own size. Whole floats.
   int repeats = 7;                 ///< Of each measurement, after one that does not count.
   int alone_steps = 3;             ///< Of computing, before and after each time beside sums.
-  /// In steps of which widths (1: synchronous) to measure how long ranks wait for one another, by
-  /// the first pair, which is one that adds, and beside `compute`.
-  std::vector<uint32_t> widths;
+  /// Whether to measure how long ranks of synchronous steps wait for one another, by the first
+  /// pair.
+  bool straggling = false;
   /// A step's computing in slices of some milliseconds, the same on all ranks; may be empty.
   std::vector<std::function<void()>> compute;
 };
+
+/// Computes on, slice by slice, until all ranks of `group` have come here: had the first ones
+/// ended, the last ones' computing would find the cores free that ranks of one host share, and seem
+/// faster than it is. Collective. Errors: of the sum by which they meet.
+Result<void> compute_until_all_come(Group& group, std::span<const std::function<void()>> compute);
 
 /// The algorithm of the library that a collective stands for.
 Algorithm algorithm_of(plan::Collective collective);

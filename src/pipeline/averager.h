@@ -5,6 +5,7 @@
 // deadlines; the library's asynchronous handles are the second thread of every worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -22,9 +23,11 @@ class Averager {
   /// This rank's place among them.
   virtual uint32_t rank() const = 0;
 
-  /// Begins to replace `values` by their mean over ranks, the same bits on each. `slot` names the
-  /// operation, below kSlots, and is free again after its finish.
-  virtual Result<void> begin_mean(uint32_t slot, std::span<float> values) = 0;
+  /// Begins to put the mean of `values` over ranks into `mean`, the same bits on each. Both are of
+  /// one size, and the same memory or apart. `slot` names the operation, below kSlots, and is free
+  /// again after its finish.
+  virtual Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                                  std::span<float> mean) = 0;
   /// Waits until it is done, at most until the operation's own deadline.
   virtual Result<void> finish_mean(uint32_t slot) = 0;
 
@@ -43,6 +46,7 @@ class Averager {
 /// Over a reduction that blocks: all happens in begin. For one process, and for tests.
 class BlockingAverager final : public Averager {
  public:
+  /// Replaces values by their mean.
   using Mean = std::function<Result<void>(std::span<float>)>;
   using Sum = std::function<Result<void>(std::span<double>)>;
   BlockingAverager(uint32_t rank, uint32_t ranks, Mean mean, Sum sum)
@@ -55,7 +59,10 @@ class BlockingAverager final : public Averager {
 
   uint32_t ranks() const override { return ranks_; }
   uint32_t rank() const override { return rank_; }
-  Result<void> begin_mean(uint32_t, std::span<float> values) override { return mean_(values); }
+  Result<void> begin_mean(uint32_t, std::span<const float> values, std::span<float> mean) override {
+    if (values.data() != mean.data()) std::ranges::copy(values, mean.begin());
+    return mean_(mean);
+  }
   Result<void> finish_mean(uint32_t) override { return {}; }
   Result<void> begin_sum(uint32_t, std::span<double> values) override { return sum_(values); }
   Result<void> finish_sum(uint32_t) override { return {}; }

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "numeric/codec.h"
+#include "pipeline/values.h"
 
 namespace sumcast::pipeline {
 namespace {
@@ -43,12 +44,16 @@ Result<void> Encoder::add_message(std::span<const std::byte>, std::span<float>) 
 void Feedback::encode(Encoder& encoder, uint64_t step, uint32_t rank, std::span<float> values) {
   SUMCAST_ASSERT(values.size() == residual_.size());
   sent_.resize(values.size());
-  for (size_t i = 0; i < values.size(); ++i) values[i] += residual_[i];
+  const size_t count = values.size();
+  float *const residual = residual_.data(), *const value = values.data();
+  for (size_t i = 0; i < count; ++i) value[i] += residual[i];
   encoder.encode(values, step, rank, sent_);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float owed = values[i] - sent_[i];
-    residual_[i] = std::isfinite(owed) ? owed : 0.0f;
-    values[i] = sent_[i];
+  const float* const sent = sent_.data();
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) {
+    const float owed = value[i] - sent[i];
+    residual[i] = finite_or_zero(owed);
+    value[i] = sent[i];
   }
 }
 

@@ -27,7 +27,8 @@ Result<void> LocalRanks::meet() {
 }
 
 template <typename T>
-Result<void> LocalRanks::add(uint32_t rank, std::span<T> values, std::vector<T>& sums, T divisor) {
+Result<void> LocalRanks::add(uint32_t rank, std::span<const T> values, std::span<T> out,
+                             std::vector<T>& sums, T divisor) {
   {
     const std::lock_guard lock(mutex_);
     shares_.resize(ranks_);
@@ -48,23 +49,26 @@ Result<void> LocalRanks::add(uint32_t rank, std::span<T> values, std::vector<T>&
     sums[i] = sum / divisor;
   }
   if (auto met = meet(); !met) return met;
-  std::copy_n(sums.begin(), values.size(), values.begin());
+  std::copy_n(sums.begin(), values.size(), out.begin());
   return meet();
 }
 
-Result<void> LocalAverager::begin_mean(uint32_t slot, std::span<float> values) {
-  means_[slot] = values;
+Result<void> LocalAverager::begin_mean(uint32_t slot, std::span<const float> values,
+                                       std::span<float> mean) {
+  means_[slot] = {values, mean};
   return {};
 }
 Result<void> LocalAverager::finish_mean(uint32_t slot) {
-  return all_.add(rank_, means_[slot], all_.means_, static_cast<float>(all_.ranks()));
+  const auto& [values, mean] = means_[slot];
+  return all_.add(rank_, values, mean, all_.means_, static_cast<float>(all_.ranks()));
 }
 Result<void> LocalAverager::begin_sum(uint32_t slot, std::span<double> values) {
   sums_[slot] = values;
   return {};
 }
 Result<void> LocalAverager::finish_sum(uint32_t slot) {
-  return all_.add(rank_, sums_[slot], all_.sums_, 1.0);
+  const std::span<double> values = sums_[slot];
+  return all_.add<double>(rank_, values, values, all_.sums_, 1.0);
 }
 
 }  // namespace sumcast::pipeline

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -28,7 +29,8 @@ class LocalRanks {
   /// Returns when all ranks are here.
   Result<void> meet();
   template <typename T>
-  Result<void> add(uint32_t rank, std::span<T> values, std::vector<T>& sums, T divisor);
+  Result<void> add(uint32_t rank, std::span<const T> values, std::span<T> out, std::vector<T>& sums,
+                   T divisor);
 
   uint32_t ranks_;
   Duration patience_;
@@ -51,7 +53,8 @@ class LocalAverager final : public Averager {
 
   uint32_t ranks() const override { return all_.ranks(); }
   uint32_t rank() const override { return rank_; }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override;
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                          std::span<float> mean) override;
   Result<void> finish_mean(uint32_t slot) override;
   Result<void> begin_sum(uint32_t slot, std::span<double> values) override;
   Result<void> finish_sum(uint32_t slot) override;
@@ -59,7 +62,7 @@ class LocalAverager final : public Averager {
  private:
   LocalRanks& all_;
   uint32_t rank_;
-  std::span<float> means_[kSlots];
+  std::pair<std::span<const float>, std::span<float>> means_[kSlots];  ///< Values and mean.
   std::span<double> sums_[kSlots];
 };
 

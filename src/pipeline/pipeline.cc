@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/assert.h"
+#include "pipeline/values.h"
 
 namespace sumcast::pipeline {
 namespace {
@@ -139,30 +140,36 @@ Result<void> Pipeline::launch(std::span<float> gradient, float loss, float rate)
   // Nothing will read the mean after this step if no step is ever delayed: no copy then.
   const bool in_place = options_.width == 1 && !guard_;
   if (tunes_) newest.begun = retuner_->now();
-  if (in_place) {
-    newest.mean = gradient;
-  } else {
-    newest.storage.assign(gradient.begin(), gradient.end());
-    newest.mean = newest.storage;
+  std::span<float> values = gradient;
+  if (!in_place) {
+    // A kept gradient is what travels: the mean has other memory then, and one copy does.
+    std::vector<float>& copy = needs_own(forecast_) ? newest.own : newest.storage;
+    copy.assign(gradient.begin(), gradient.end());
+    newest.storage.resize(gradient.size());
+    values = copy;
   }
+  newest.mean = in_place ? gradient : std::span(newest.storage);
   if (feedback_) {
-    feedback_->encode(*encoder_, steps_, averager_.rank(), newest.mean);
+    feedback_->encode(*encoder_, steps_, averager_.rank(), values);
   } else if (encoder_) {
-    encoder_->encode(newest.mean, steps_, averager_.rank(), newest.mean);
+    encoder_->encode(values, steps_, averager_.rank(), values);
   }
-  if (needs_own(forecast_)) newest.own.assign(newest.mean.begin(), newest.mean.end());
   const bool compensates = options_.compensation != Compensation::kNone && options_.width > 1;
   if (compensates) newest.then.assign(committed().begin(), committed().end());
 
   // Fresh gradients go first: operations stream in call order.
   const size_t late = late_count();
   if (has_fresh()) {
-    if (auto begun = averager_.begin_mean(kFreshSlot, newest.mean.subspan(late)); !begun) {
+    if (auto begun =
+            averager_.begin_mean(kFreshSlot, values.subspan(late), newest.mean.subspan(late));
+        !begun) {
       return begun;
     }
   }
   if (late > 0) {
-    if (auto begun = averager_.begin_mean(mean_slot(index), newest.mean.first(late)); !begun) {
+    if (auto begun =
+            averager_.begin_mean(mean_slot(index), values.first(late), newest.mean.first(late));
+        !begun) {
       return begun;
     }
   }
@@ -199,6 +206,7 @@ Result<void> Pipeline::arrive(uint64_t index) {
 }
 
 Result<void> Pipeline::apply_oldest(StepReport& report) {
+  settle();
   const uint64_t index = next_ - in_flight_;
   if (auto arrived = arrive(index); !arrived) return arrived;
   Flight& due = flight(index);
@@ -209,7 +217,7 @@ Result<void> Pipeline::apply_oldest(StepReport& report) {
   if (tunes_ && !due.times().empty()) consult_tuner(due, report);
   std::span<const float> gradient = remedied(due, due.step < steps_);
   if (prepare(gradient, report)) {
-    commit(0, gradient, {due.rate, ++count_late_});
+    put_off_ = {gradient, {due.rate, ++count_late_}};
     ++report.updates;
   }
   --in_flight_;
@@ -237,13 +245,10 @@ Result<void> Pipeline::compare_weights(const Flight& due) const {
 void Pipeline::consult_guard(const Flight& due, StepReport& report) {
   double along = 0, now = 0, before = 0;
   if (last_) {
-    const std::span<const float> last = flight(*last_).mean;
-    for (size_t i = 0; i < late_count(); ++i) {
-      const double a = due.mean[i], b = last[i];
-      along += a * b;
-      now += a * a;
-      before += b * b;
-    }
+    const float *const a = due.mean.data(), *const b = flight(*last_).mean.data();
+    along = dot(a, b, late_count());
+    now = dot(a, a, late_count());
+    before = dot(b, b, late_count());
   }
   Observation seen;
   seen.loss = due.facts[0] / averager_.ranks();
@@ -271,21 +276,23 @@ std::span<const float> Pipeline::remedied(const Flight& due, bool delayed) {
   const bool compensates = !due.then.empty() && options_.compensation != Compensation::kNone;
   if (!delayed || (!corrects && !compensates)) return mean;
   effective_.assign(mean.begin(), mean.end());
+  float* const to = effective_.data();
   if (corrects) {
-    const std::span<const float> last = flight(*last_).mean;
-    for (size_t i = 0; i < mean.size(); ++i) {
-      effective_[i] += options_.correction * (mean[i] - last[i]);
-    }
+    const float* const last = flight(*last_).mean.data();
+    const float strength = options_.correction;
+#pragma GCC ivdep
+    for (size_t i = 0; i < mean.size(); ++i) to[i] += strength * (mean[i] - last[i]);
   }
   if (compensates) {
     constexpr float kEpsilon = 1e-12f;
-    const std::span<const float> now = committed();
+    const float *const now = committed().data(), *const then = due.then.data();
+    const float strength = options_.compensation_strength;
+    const bool is_plain = options_.compensation == Compensation::kPlain;
+#pragma GCC ivdep
     for (size_t i = 0; i < mean.size(); ++i) {
       const float square = mean[i] * mean[i];
-      const float curvature = options_.compensation == Compensation::kPlain
-                                  ? square
-                                  : square / std::sqrt(square + kEpsilon);
-      effective_[i] += options_.compensation_strength * curvature * (now[i] - due.then[i]);
+      const float curvature = is_plain ? square : square / std::sqrt(square + kEpsilon);
+      to[i] += strength * curvature * (now[i] - then[i]);
     }
   }
   return effective_;
@@ -294,8 +301,7 @@ std::span<const float> Pipeline::remedied(const Flight& due, bool delayed) {
 /// Clips the gradient; false if it is not to be applied.
 bool Pipeline::prepare(std::span<const float>& gradient, StepReport& report) {
   if (options_.clip_norm <= 0.0f && !options_.skip_non_finite) return true;
-  double squares = 0;
-  for (const float value : gradient) squares += static_cast<double>(value) * value;
+  const double squares = dot(gradient.data(), gradient.data(), gradient.size());
   if (options_.skip_non_finite && !std::isfinite(squares)) {
     ++report.skipped;
     return false;
@@ -316,13 +322,21 @@ void Pipeline::commit(size_t first, std::span<const float> gradient, UpdateTime 
   rule_.update(from, gradient, at, here);
 }
 
+void Pipeline::settle() {
+  if (put_off_) commit(0, put_off_->gradient, put_off_->at);
+  put_off_.reset();
+}
+
 /// Leaves in the model's weights the point for the next forward pass. Works through tiles that stay
-/// in the cache: for each, one estimate and one run of the rule per gradient in flight.
+/// in the cache: for each, the update that was put off, and one estimate and one run of the rule
+/// per gradient in flight.
 void Pipeline::forecast_weights() {
-  if (forecast_ == Forecast::kNone) return;
   const size_t late = in_flight_ > 0 ? late_count() : 0;
+  if (forecast_ == Forecast::kNone || late == 0) settle();
+  if (forecast_ == Forecast::kNone) return;
   for (size_t first = 0; first < late; first += kTile) {
     const size_t count = std::min(kTile, late - first);
+    if (put_off_) commit(first, put_off_->gradient.subspan(first, count), put_off_->at);
     const Parameters real = committed_at(first);
     ConstParameters from{real.weights, {}};
     Parameters to{weights_.data() + first, {}};
@@ -336,14 +350,14 @@ void Pipeline::forecast_weights() {
       estimate(under_way, first, estimated);
       if (options_.skip_non_finite) {
         // Such a mean will not be applied; a forecast with it would spoil all gradients to come.
-        std::ranges::replace_if(
-            estimated, [](float value) { return !std::isfinite(value); }, 0.0f);
+        for (float& value : estimated) value = finite_or_zero(value);
       }
       rule_.update(from, estimated, {under_way.rate, count_late_ + 1 + i}, to);
       from.weights = to.weights;
       for (size_t p = 0; p < planes_.size(); ++p) from.planes[p] = to.planes[p];
     }
   }
+  put_off_.reset();
   std::copy(committed_.begin() + static_cast<ptrdiff_t>(late), committed_.end(),
             weights_.begin() + static_cast<ptrdiff_t>(late));
 }

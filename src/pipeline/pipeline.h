@@ -104,6 +104,12 @@ class Pipeline {
     std::span<const double> times() const;
   };
 
+  /// An update of the late weights.
+  struct Update {
+    std::span<const float> gradient;
+    UpdateTime at;
+  };
+
   Flight& flight(uint64_t index) { return flights_[index % flights_.size()]; }
   uint32_t mean_slot(uint64_t index) const {
     return static_cast<uint32_t>(index % flights_.size());
@@ -123,6 +129,8 @@ class Pipeline {
   std::span<const float> remedied(const Flight& flight, bool delayed);
   bool prepare(std::span<const float>& gradient, StepReport& report);
   void commit(size_t first, std::span<const float> gradient, UpdateTime at);
+  /// Commits what was put off.
+  void settle();
   void forecast_weights();
   void estimate(const Flight& flight, size_t first, std::span<float> out) const;
   Parameters committed_at(size_t first);
@@ -137,6 +145,9 @@ class Pipeline {
   bool tunes_ = false;     ///< Until the guard or the caller has set a width.
   bool draining_ = false;  ///< A change of width: all that is under way is applied first.
   Forecast forecast_ = Forecast::kNone;  ///< Never kAuto.
+  /// Is committed tile by tile with the forecast, which reads the same weights and state. None
+  /// between calls.
+  std::optional<Update> put_off_;
 
   std::span<float> weights_;      ///< The model's: committed, or forecast.
   std::vector<float> committed_;  ///< If weights are forecast; else weights_ are committed.

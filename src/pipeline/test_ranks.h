@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -74,18 +75,19 @@ class TestAverager final : public Averager {
 
   uint32_t ranks() const override { return board_.ranks(); }
   uint32_t rank() const override { return rank_; }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                          std::span<float> mean) override {
     if (means_.contains(slot)) return fail(ErrorCode::kInternal, "slot in use");
-    means_[slot] = {next_++, values};
+    means_[slot] = {next_++, values, mean};
     most_ = std::max(most_, means_.size());
     return {};
   }
   Result<void> finish_mean(uint32_t slot) override {
-    const auto [sequence, values] = means_.at(slot);
+    const auto [sequence, values, mean] = means_.at(slot);
     means_.erase(slot);
     std::vector<double> wide(values.begin(), values.end());
     auto done = board_.add(sequence, rank_, wide, board_.ranks());
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(wide[i]);
+    for (size_t i = 0; i < values.size(); ++i) mean[i] = static_cast<float>(wide[i]);
     return done;
   }
   Result<void> begin_sum(uint32_t slot, std::span<double> values) override {
@@ -104,7 +106,7 @@ class TestAverager final : public Averager {
   Switchboard& board_;
   uint32_t rank_;
   uint64_t next_ = 0;
-  std::map<uint32_t, std::pair<uint64_t, std::span<float>>> means_;
+  std::map<uint32_t, std::tuple<uint64_t, std::span<const float>, std::span<float>>> means_;
   std::map<uint32_t, std::pair<uint64_t, std::span<double>>> sums_;
   size_t most_ = 0;
 };

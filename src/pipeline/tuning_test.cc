@@ -29,12 +29,13 @@ class ClockedAverager final : public Averager {
   uint32_t rank() const override { return inner_.rank(); }
   uint32_t ways() const override { return ways_; }
   void choose(uint32_t way) override { way_ = way; }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                          std::span<float> mean) override {
     std::vector<double>& begins = begins_[slot];
     begins.assign(ranks(), 0.0);
     begins[rank()] = now_s;
     links_[slot] = network_.link_s / (way_ + 1);
-    if (auto begun = inner_.begin_mean(slot, values); !begun) return begun;
+    if (auto begun = inner_.begin_mean(slot, values, mean); !begun) return begun;
     return inner_.begin_sum(kClockSlots + slot, begins);
   }
   Result<void> finish_mean(uint32_t slot) override {

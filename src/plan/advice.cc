@@ -18,15 +18,7 @@ constexpr double kTie = 0.03;
 
 /// The mean of the largest of p samples of a standard normal variable, by Blom's approximation of
 /// its quantile: synchronous steps wait for the slowest worker.
-double slowest_of(uint32_t p) {
-  if (p < 2) return 0;
-  // Quantile of (p - 0.375) / (p + 0.25) by the rational approximation 26.2.23 of Abramowitz and
-  // Stegun.
-  const double tail = 1 - (p - 0.375) / (p + 0.25);
-  const double t = std::sqrt(-2 * std::log(tail));
-  return t - (2.515517 + t * (0.802853 + t * 0.010328)) /
-                 (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-}
+double slowest_of(uint32_t p) { return p < 2 ? 0 : normal_quantile((p - 0.375) / (p + 0.25)); }
 
 StepShape scaled(StepShape step, double factor) {
   for (LayerShape& layer : step.layers) {
@@ -57,35 +49,15 @@ Cost sum_in(const Calibration& calibration, const Setting& setting, const Mode& 
                  bytes * bytes_per_byte(mode.packing));
 }
 
-/// How much of its slowest worker's lateness a step takes over, 0..1. With K = 1 all of it;
-/// asynchronous workers none; a pipeline what its sums leave no slack for.
-double coupling(const StepShape& step, const Cost& whole, const Mode& mode) {
-  if (mode.schedule == Schedule::kAsync) return 0;
-  if (mode.width == 1) return 1;
-  const double slack_s = step.compute_s() * (mode.width - 1);
-  return slack_s > 0 ? std::min(1.0, whole.latency_s * whole.drag / slack_s) : 1;
-}
-
-/// What waiting for others adds to computing, as a share of it.
+/// What waiting for others adds to a synchronous step's computing, as a share of it. Asynchronous
+/// workers wait for nobody, and what pipelines wait varying.h plays through.
 double straggling(const Calibration& calibration, const StepShape& step, const Setting& setting,
                   const Mode& mode) {
-  // The nearest width that was measured; the wait of synchronous steps is another.
-  const auto wider = calibration.straggling_s.upper_bound(mode.width);
-  const auto own = wider == calibration.straggling_s.begin() ? wider : std::prev(wider);
-  if (mode.width > 1 && own != wider && own->first > 1) {
-    return step.compute_s() > 0 ? own->second / step.compute_s() : 0;
+  if (mode.schedule == Schedule::kAsync || mode.width > 1) return 0;
+  if (calibration.straggling_s && step.compute_s() > 0) {
+    return *calibration.straggling_s / step.compute_s();
   }
-  const double coupled = coupling(step, sum_in(calibration, setting, mode, step.bytes()), mode);
-  const auto line = calibration.measured.find({mode.collective, mode.wire});
-  // Sums that were measured beside computing have waited for the slowest rank there.
-  if (mode.width > 1 && line != calibration.measured.end() && line->second.is_beside_computing()) {
-    return 0;
-  }
-  const auto synchronous = calibration.straggling_s.find(1);
-  if (synchronous != calibration.straggling_s.end() && step.compute_s() > 0) {
-    return coupled * synchronous->second / step.compute_s();
-  }
-  return coupled * calibration.compute_jitter * slowest_of(setting.workers);
+  return calibration.compute_jitter * slowest_of(setting.workers);
 }
 
 /// One prediction with computing and network times multiplied by the given factors.
@@ -118,7 +90,9 @@ Point evaluate(const Calibration& calibration, const StepShape& nominal, const S
     }
     case Schedule::kPipe: {
       const LinkTime sum{whole.latency_s, whole.occupancy_s, whole.drag, whole.late_s};
-      const double step_s = pipelined_step_s(compute, sum, mode.width, whole.stolen_s);
+      const Variation variation{setting.workers, calibration.compute_jitter,
+                                calibration.network_jitter};
+      const double step_s = pipelined_step_s(compute, sum, mode.width, whole.stolen_s, variation);
       return {step_s, std::min(step_s, compute + (mode.width > 1 ? whole.stolen_s : 0))};
     }
     case Schedule::kAsync: {

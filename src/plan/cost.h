@@ -70,9 +70,6 @@ struct MeasuredCost {
   /// two differ where a link that has rested passes the first bytes faster.
   double busy_per_byte_s = 0;
   double late_s = 0;  ///< What it comes later beside computing, whatever its size, beyond the drag.
-
-  /// Whether it was measured beside computing, and both showed it.
-  bool is_beside_computing() const { return drag > 1 || stolen_per_byte_s > 0 || late_s > 0; }
 };
 
 /// All numbers that predictions rest on. Nominal rates have been wrong by 8.7x: calibrate.
@@ -87,12 +84,10 @@ struct Calibration {
   double aggregator_bytes_per_s = 0;  ///< Of an aggregator's one port; 0: a port per worker.
   double compute_jitter = 0.03;       ///< Relative deviation of a step's computing.
   double network_jitter = 0.03;       ///< Relative deviation of a collective's time.
-  /// What a step takes beyond a worker's computing and a sum: ranks that are not ready at once,
-  /// caches gone cold. By width: 1 of synchronous steps; of pipelines with sums that take no time,
-  /// for ranks whose steps vary wait for one another all the same, the less the wider it is. A
-  /// pipeline that was not measured goes by the next narrower one; without any, see advice.cc.
-  /// Synchronous steps unset: from compute_jitter.
-  std::map<uint32_t, double> straggling_s;
+  /// What a synchronous step takes beyond a worker's computing and a sum: ranks that are not ready
+  /// at once, caches gone cold. Unset: from compute_jitter. Pipelines always go by that
+  /// (varying.h).
+  std::optional<double> straggling_s;
   /// Where a pair was measured its line takes the formulas' place.
   std::map<std::pair<Collective, WireFormat>, MeasuredCost> measured;
 };

@@ -152,20 +152,24 @@ Overlapped overlap_step(const StepShape& step, const LinkFn& link, bool priority
   return result;
 }
 
-double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s) {
+double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s,
+                        const Variation& variation) {
   SUMCAST_ASSERT(width >= 1);
   SUMCAST_ASSERT(sum.drag >= 1);
   if (width == 1) return compute_s + sum.latency_s;
   const double beside = std::max(sum.occupancy_s * sum.drag, stolen_s);
-  double busy = compute_s + stolen_s, step = busy;
+  double busy = compute_s + stolen_s, occupancy = beside;
   if (beside > busy) {
     // Computing ends first: so much of the sum was done beside it, at the price of as much of what
     // it steals, and the rest finds the cores free.
     busy = compute_s * beside / (beside - stolen_s);
-    step = busy + (1 - busy / beside) * sum.occupancy_s;
+    occupancy = busy + (1 - busy / beside) * sum.occupancy_s;
   }
   const double latency = sum.latency_s + sum.occupancy_s * (sum.drag - 1) + sum.late_s;
-  return std::max(step, (busy + latency) / width);
+  if (variation.compute > 0 || variation.sum > 0) {
+    return played_step_s(busy, occupancy, latency, width, variation);
+  }
+  return std::max({busy, occupancy, (busy + latency) / width});
 }
 
 uint32_t hiding_width(double compute_s, double latency_s) {

@@ -23,6 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/varying.h"
+
 namespace sumcast::plan {
 
 enum class Schedule : uint8_t { kSync, kOverlap, kPriority, kPipe, kAsync };
@@ -89,9 +91,11 @@ Overlapped overlap_step(const StepShape& step, const LinkFn& link, bool priority
                         double bucket_bytes = kBucketBytes);
 
 /// max(compute, occupancy, (compute + latency) / K), K at least 1; K = 1 is compute + latency.
+/// Where steps vary, what varying.h makes of the three.
 /// @param stolen_s  what computing takes longer if a whole sum runs beside it; sum.drag is what the
 ///                  sum then takes longer. What is left of it behind computing goes undisturbed.
-double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s = 0);
+double pipelined_step_s(double compute_s, LinkTime sum, uint32_t width, double stolen_s = 0,
+                        const Variation& variation = {});
 
 /// The smallest K that hides a sum's whole latency: 1 + ceil(latency / compute).
 uint32_t hiding_width(double compute_s, double latency_s);

@@ -22,25 +22,25 @@ constexpr std::array<Name, 6> kNames = {{
     {OptimizerKind::kFtrl, "ftrl"},
 }};
 
-void step_sgd(const Optimizer& o, float* row, const float* g, size_t width) {
+void step_sgd(const Optimizer o, float* row, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) row[i] -= o.rate * g[i];
 }
 
-void step_momentum(const Optimizer& o, float* row, float* v, const float* g, size_t width) {
+void step_momentum(const Optimizer o, float* row, float* v, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     v[i] = o.momentum * v[i] + g[i];
     row[i] -= o.rate * v[i];
   }
 }
 
-void step_adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
+void step_adagrad(const Optimizer o, float* row, float* s, const float* g, size_t width) {
   for (size_t i = 0; i < width; ++i) {
     s[i] += g[i] * g[i];
     row[i] -= o.rate * g[i] / (std::sqrt(s[i]) + o.epsilon);
   }
 }
 
-void step_rowwise_adagrad(const Optimizer& o, float* row, float* s, const float* g, size_t width) {
+void step_rowwise_adagrad(const Optimizer o, float* row, float* s, const float* g, size_t width) {
   float squares = 0.0f;
   for (size_t i = 0; i < width; ++i) squares += g[i] * g[i];
   s[0] += squares / static_cast<float>(width);
@@ -49,7 +49,7 @@ void step_rowwise_adagrad(const Optimizer& o, float* row, float* s, const float*
 }
 
 /// state: m[width], v[width], beta1^t, beta2^t.
-void step_adam(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
+void step_adam(const Optimizer o, float* row, float* state, const float* g, size_t width) {
   float* m = state;
   float* v = state + width;
   float* powers = state + 2 * width;
@@ -65,7 +65,7 @@ void step_adam(const Optimizer& o, float* row, float* state, const float* g, siz
 }
 
 /// state: z[width], n[width].
-void step_ftrl(const Optimizer& o, float* row, float* state, const float* g, size_t width) {
+void step_ftrl(const Optimizer o, float* row, float* state, const float* g, size_t width) {
   float* z = state;
   float* n = state + width;
   for (size_t i = 0; i < width; ++i) {

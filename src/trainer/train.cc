@@ -29,8 +29,9 @@ class TimedAverager final : public pipeline::Averager {
   uint32_t rank() const override { return inner_.rank(); }
   uint32_t ways() const override { return inner_.ways(); }
   void choose(uint32_t way) override { inner_.choose(way); }
-  Result<void> begin_mean(uint32_t slot, std::span<float> values) override {
-    return timed([&] { return inner_.begin_mean(slot, values); });
+  Result<void> begin_mean(uint32_t slot, std::span<const float> values,
+                          std::span<float> mean) override {
+    return timed([&] { return inner_.begin_mean(slot, values, mean); });
   }
   Result<void> finish_mean(uint32_t slot) override {
     return timed([&] { return inner_.finish_mean(slot); });
