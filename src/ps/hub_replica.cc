@@ -133,7 +133,8 @@ void Hub::before_handling(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (!replica_.gate.has_backup()) return;
   replica_.gate.log(message.meta.app_id);
-  if (const LinkPtr link = link_to(backup_id())) {
+  // Behind what waits for the connection, until that has left (send_unsent_log).
+  if (const LinkPtr link = replica_.unsent.empty() ? link_to(backup_id()) : nullptr) {
     FrameHeader header = header_of(message);
     header.kind = FrameKind::kLog;
     const auto arrays = copies_of(message.data, kCopiedMax);  // The link copies those itself.
@@ -218,6 +219,7 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
     if (!is_worker(node) || !message.meta.request) return false;
     message.meta.sender = node;
     message.meta.recver = named;
+    if (early_due_) take_early(arrivals);
     return take_asked(std::move(message), arrivals);
   }
   if (settings_.role != ::ps::Node::WORKER || message.meta.request) return false;
