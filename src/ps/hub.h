@@ -171,6 +171,7 @@ class Hub final : private Crew::Ship {
   /// Whether the node has died or left; under state_mutex_.
   std::optional<std::string> why_gone(int id) const;
   bool on_control(const LinkPtr& link, std::string_view text);
+  bool is_of_job(int id);
   void send_hello(const LinkPtr& link);
   void on_here(const LinkPtr& link, const ControlMessage& message);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);

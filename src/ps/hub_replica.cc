@@ -197,7 +197,8 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
   const int named = header.sender;  // Whose request, or whose keys.
   if (header.kind == FrameKind::kLog) {
     const int servers = settings_.num_servers;
-    if (!on_server || !is_server(node) || !is_worker(named) || !message.meta.push) return false;
+    if (!on_server || !is_server(node) || !is_worker(named)) return false;
+    if (!message.meta.request || !message.meta.push) return false;
     if ((rank_of(node) + 1) % servers != rank_of(my_node_.id)) return false;
     return take_logged(node, named, std::move(message), arrivals);
   }
@@ -277,7 +278,9 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
       replica_.early.push_back(std::move(message));
       return true;
     }
-    if (server_id(replica_.routes.at(rank)) != my_node_.id || !is_sound_sum(message)) return false;
+    const int at = replica_.routes.at(rank);
+    if (at < 0) return true;  // It has left; who asks is about to hear so.
+    if (server_id(at) != my_node_.id || !is_sound_sum(message)) return false;
     const auto asked = replica_.book.on_asked({server, message.meta.sender}, message.meta);
     if (asked.answer) send_answer(*asked.answer);
     if (!asked.handle_as) return true;

@@ -1,12 +1,13 @@
 // What servers and a worker do at moments that the worker chooses: it stops and kills servers of
 // its host by their process ids, which they tell it.
 //
-//   takeover again|order|leave|waiting
+//   takeover again|order|leave|waiting|idle
 //
 //   again    the worker makes its KVWorker anew several times, then server 0 dies
 //   order    server 1 reads all at once: a push, its log, what came of server 0's death
 //   leave    server 1 leaves without the barrier at the end; server 0 goes on, then dies
 //   waiting  the worker pushes while server 0 has no handler yet
+//   idle     nothing
 //
 // Keys go by ranges. Workers print "right", or what is wrong.
 #include <algorithm>
@@ -179,6 +180,8 @@ int main(int, char** argv) {
         });
     if (name == "leave" && ps::MyRank() == 1) {
       while (pushes == 0) pause_ms(1);
+      std::printf("leaves\n");
+      std::fflush(stdout);
       ps::Finalize(0, false);
       return 0;
     }
