@@ -11,6 +11,11 @@ namespace {
 using wire::OperationDescriptor;
 using wire::OperationKind;
 
+/// What a rank finds by itself while an operation runs, and the coordinator may not know.
+bool is_finding(ErrorCode code) {
+  return code == ErrorCode::kMismatch || code == ErrorCode::kUnavailable;
+}
+
 void conclude(Work::State& work, Result<void> outcome) {
   std::lock_guard lock(work.mutex);
   work.outcome = std::move(outcome);
@@ -93,6 +98,9 @@ void MeshRunner::run_front(std::unique_lock<std::mutex>& lock) {
     OperationDescriptor what = job.what;
     what.sequence = job.sequence;
     group.context->client->report_overdue(api::overdue_of(group.plan.group, what, job.posted_at));
+  } else if (!outcome && is_finding(outcome.error().code) && group.context->client) {
+    // All hear it, but where the group has ended already: that reason stands.
+    group.context->client->give_up(group.plan.group, outcome.error());
   }
   conclude(*job.work, std::move(outcome));
   lock.lock();

@@ -34,5 +34,18 @@ TEST(GroupMesh, WaitingForWhatIsDoneRunsNothingThatWasBegunAfterIt) {
   });
 }
 
+/// Only ranks next to each other in the ring compare what they call; the others hear of it.
+TEST(GroupMesh, AMismatchInARingIsOneOnAllRanks) {
+  with_job(3, [&](Context& context) {
+    const size_t count = context.rank() == 1 ? 2000 : 1000;
+    std::vector<float> data(count, 1.0f);
+    const Call ring{Algorithm::kRing};
+    const auto done = context.world().all_reduce(data.data(), data.data(), count, ElementType::kF32,
+                                                 Reduction::kSum, ring);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, ErrorCode::kMismatch) << done.error().what;
+  });
+}
+
 }  // namespace
 }  // namespace sumcast

@@ -140,10 +140,7 @@ void ServerLoop::flush(ConnectionId id, Peer& peer) {
   bool wants_write = false;
   if (peer.tcp.queued_bytes() > 0) {
     const net::FlushVerdict verdict = peer.tcp.flush();
-    if (verdict == net::FlushVerdict::kFailed) {
-      peer.cause = peer.tcp.failure_text();
-      return;
-    }
+    if (verdict == net::FlushVerdict::kFailed) return hear_last_words(id, peer);
     wants_write = verdict == net::FlushVerdict::kPending;
   }
   if (peer.is_closing && !wants_write) ::shutdown(peer.tcp.fd(), SHUT_WR);
@@ -151,6 +148,18 @@ void ServerLoop::flush(ConnectionId id, Peer& peer) {
   peer.wants_write = wants_write;
   (void)poller_.modify(peer.tcp.fd(), id.value,
                        wants_write ? net::Interest::kReadWrite : net::Interest::kRead);
+}
+
+/// A peer takes nothing any more. Why it has gone may be what it sent last, so that is read before
+/// it is buried. A dead connection ends behind it; passes are bounded all the same.
+void ServerLoop::hear_last_words(ConnectionId id, Peer& peer) {
+  constexpr int kPassesMax = 64;
+  const std::string cause = peer.tcp.failure_text();
+  const bool is_member = peer.state == PeerState::kMember;
+  for (int pass = 0; is_member && peer.cause.empty() && pass < kPassesMax; ++pass) {
+    on_readable(id, peer);
+  }
+  peer.cause = cause;
 }
 
 /// Buries lost peers. The coordinator's answer may lose others, so it goes around until none is.

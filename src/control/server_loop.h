@@ -75,6 +75,7 @@ class ServerLoop : private CoordinatorSink {
   void take_mail();
   void expire();
   void flush(ConnectionId id, Peer& peer);
+  void hear_last_words(ConnectionId id, Peer& peer);
   void remove_lost();
   void say_farewell();
 

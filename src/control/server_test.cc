@@ -2,10 +2,12 @@
 #include "control/server.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <filesystem>
 #include <future>
 
+#include "control/client_join.h"
 #include "control/frames.h"
 #include "control/test_cluster.h"
 #include "net/descriptor.h"
@@ -104,6 +106,33 @@ TEST(Control, ARankThatVanishesAbortsTheOthers) {
   const auto refused = cluster.client(0).open_group(cluster.request("again"));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kAborted);
+}
+
+/// The coordinator finds that a rank is gone when it writes to it, before it has read why.
+TEST(Control, WhatARankSaysBeforeItVanishesIsTheReasonThatTheOthersHear) {
+  Cluster cluster;
+  auto joining = std::async([&] { return join_coordinator(cluster.options(1, 2)); });
+  cluster.observers = std::vector<Observer>(1);
+  cluster.clients.push_back(
+      ControlClient::join(cluster.options(0, 2), cluster.observer(0)).value());
+  std::optional<JoinedConnection> brief = joining.get().value();
+  const auto say = [&](const ClientMessage& message) {
+    brief->tcp.queue_frame(brief->seal.wrap(encode(message)));
+    EXPECT_EQ(brief->tcp.flush(), net::FlushVerdict::kDrained);
+  };
+  OpenGroup world = cluster.request("world");
+  world.ranks.emplace_back(uint16_t{1});
+  cluster.jobs.hold();
+  auto opening = std::async([&] { return cluster.client(0).open_group(world); });
+  say(world);
+  ASSERT_TRUE(eventually([&] { return cluster.jobs.opened == 1; }));
+  say(GiveUp{GroupId(0), ErrorCode::kAborted, "enough"});
+  const linger at_once{1, 0};
+  ASSERT_EQ(::setsockopt(brief->tcp.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+  brief.reset();
+  cluster.jobs.release();  // Next it tells both ranks that the group is open.
+  EXPECT_EQ(cluster.observer(0).abort().error.what, "rank 1 ended group 0: enough");
+  EXPECT_TRUE(opening.get().has_value());
 }
 
 TEST(Control, LeavingIsSeenByTheOthersAndIsNoDeath) {

@@ -108,10 +108,29 @@ class Observer : public ClientObserver {
 class Jobs : public JobObserver {
  public:
   void job_started(const JobPlan&) override { ++started; }
-  void group_opened(const GroupPlan&) override { ++opened; }
+  void group_opened(const GroupPlan&) override {
+    std::unique_lock lock(mutex_);
+    ++opened;
+    changed_.wait(lock, [&] { return !is_held_; });
+  }
   void group_closed(Incarnation, GroupId) override { ++closed; }
   void job_ended(Incarnation) override { ++ended; }
+  /// From now on the coordinator's thread stands where a group opens, until release().
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    is_held_ = true;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    is_held_ = false;
+    changed_.notify_all();
+  }
   std::atomic<int> started = 0, opened = 0, closed = 0, ended = 0;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_held_ = false;
 };
 
 inline net::Endpoint loopback() { return net::Endpoint::loopback(net::Family::kIpv4, 0); }

@@ -113,6 +113,35 @@ TEST_F(FailuresTest, APeerThatNeverOpensItsStreamIsNamedAtTheDeadline) {
   EXPECT_THAT(outcome.error().what, HasSubstr("has not opened a stream"));
 }
 
+/// A stream that breaks, or is refused, is what a death looks like from here; the coordinator knows
+/// more, and tells it a moment later.
+TEST_F(FailuresTest, WhoFindsAPeerGoneHearsTheReasonThatComesAMomentLater) {
+  for (const bool had_streams : {true, false}) {
+    TestWorld world(3);
+    const auto sum_of = [&](uint32_t sequence) {
+      return world.run([&](uint32_t rank) {
+        std::vector<float> data(kCount, 1.0f);
+        return ring_all_reduce(world.mesh(rank), world.call(rank, sequence), data.data(),
+                               data.data(), kCount, ElementType::kF32, Reduction::kSum);
+      });
+    };
+    if (had_streams) expect_success(sum_of(1));
+    world.mesh(1).abort(GroupId(0), {ErrorCode::kAborted, "enough"});
+    std::thread coordinator([&] {
+      std::this_thread::sleep_for(50ms);
+      for (const uint32_t rank : {0, 2}) {
+        world.mesh(rank).abort(GroupId(0), {ErrorCode::kAborted, "rank 1 ended it: enough"});
+      }
+    });
+    const auto outcomes = sum_of(2);
+    coordinator.join();
+    for (const uint32_t rank : {0, 2}) {
+      ASSERT_FALSE(outcomes[rank]);
+      EXPECT_EQ(outcomes[rank].error().what, "rank 1 ended it: enough") << had_streams;
+    }
+  }
+}
+
 TEST_F(FailuresTest, AFailedGroupStaysAbortedUntilItIsClosed) {
   MeshCall call = world_.call(1, 1);
   call.deadline = net::monotonic_now() + 10ms;

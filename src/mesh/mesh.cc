@@ -215,6 +215,14 @@ std::optional<Error> Mesh::aborted(GroupId group) const {
   return aborted_locked(group);
 }
 
+std::optional<Error> Mesh::await_reason(GroupId group, Instant until) {
+  Lock lock(mutex_);
+  if (auto known = aborted_locked(group)) return known;
+  shut_group_locked(group);
+  changed_.wait_until(lock, steady(until), [&] { return aborted_locked(group).has_value(); });
+  return aborted_locked(group);
+}
+
 void Mesh::shut_group_locked(GroupId group) {
   auto at = places_.lower_bound({group, Rank(0), 0});
   while (at != places_.end() && at->first.group == group) {

@@ -33,6 +33,8 @@ namespace sumcast::mesh {
 
 /// Accepted streams that a mesh keeps at most; a rank of a large job needs a few per peer.
 inline constexpr size_t kStreamsMax = 8192;
+/// The coordinator knows more about a peer whose stream broke; its word is waited for so long.
+inline constexpr Duration kSuspicion = 1s;
 
 /// Thread-safe. A group and lane serve one collective at a time; different ones are independent.
 class Mesh {
@@ -72,6 +74,11 @@ class Mesh {
 
   /// Why the group may not go on, if so.
   std::optional<Error> aborted(GroupId group) const;
+
+  /// A call of the group cannot go on: ends the group's streams, so that its peers see that at
+  /// once, and waits for the reason, until `until` at most. Nothing if abort() was not called by
+  /// then.
+  std::optional<Error> await_reason(GroupId group, Instant until);
 
   /// Ends the group's streams: calls under way return soon with `reason`, later ones at once, and
   /// the peers see their streams close. The first reason stays.

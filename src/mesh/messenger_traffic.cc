@@ -11,9 +11,6 @@
 namespace sumcast::mesh {
 namespace {
 
-/// The coordinator knows more about a peer that is gone; its word is waited for so long.
-constexpr Duration kSuspicion = 1s;
-
 /// Has the kernel given up the connection, for both directions?
 bool is_gone(int error_number) {
   return error_number == ECONNRESET || error_number == EPIPE || error_number == ETIMEDOUT;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/assert.h"
+#include "net/descriptor.h"
 #include "numeric/fold.h"
 
 namespace sumcast::mesh {
@@ -56,8 +57,14 @@ void Steps::fold(std::span<const std::byte* const> sources, size_t bytes, std::b
 
 Result<void> Steps::finish(Result<void> outcome) {
   if (outcome) return outcome;
-  // If somebody else ended the group, a broken stream is the consequence and not the news.
-  if (auto reason = mesh_.aborted(call_.group)) return fail(std::move(*reason));
+  // If somebody else ended the group, a stream that broke or was refused is the consequence and not
+  // the news, which comes from the coordinator, a moment later perhaps. All peers of this call see
+  // its streams end at once, so they wait beside one another.
+  const ErrorCode code = outcome.error().code;
+  const Instant now = net::monotonic_now();
+  const bool is_consequence = code == ErrorCode::kUnavailable || code == ErrorCode::kAborted;
+  const Instant until = is_consequence ? std::min(call_.deadline, now + kSuspicion) : now;
+  if (auto reason = mesh_.await_reason(call_.group, until)) return fail(std::move(*reason));
   mesh_.abort(call_.group,
               {ErrorCode::kAborted,
                fmt::format("group {} was aborted: {}", call_.group.value, outcome.error().what)});

@@ -65,7 +65,8 @@ class Steps {
   void fold(std::span<const std::byte* const> sources, size_t bytes, std::byte* out);
 
   /// To be returned by every collective: after a failure the group is aborted, so that neighbours
-  /// do not wait for this rank, and the reason is the first one known.
+  /// do not wait for this rank, and the reason is the first one known; behind a stream that broke
+  /// it is waited for, kSuspicion at most.
   Result<void> finish(Result<void> outcome);
 
  private:

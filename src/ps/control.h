@@ -9,6 +9,7 @@
 //   beat     to and from the scheduler, every PS_HEARTBEAT_INTERVAL
 //   suspect  to the scheduler, with replicas: the connection to server `node` is gone
 //   lost     from the scheduler: a node died, and how that was noticed
+//   left     from the scheduler, to who suspects `node`: it has left of its own will
 //   here     to the sender of a hello: where in memory its dare stands (loan.h)
 //   lend     to the sender of a here: your memory can be read
 //   bye      to all: this node leaves of its own will
@@ -28,7 +29,7 @@ namespace sumcast::ps {
 
 struct ControlMessage {
   std::string kind;
-  int node = -1;  ///< hello: the speaker; lost: who died; nodes: the receiver's id.
+  int node = -1;  ///< hello: the speaker; lost, left: who; nodes: the receiver's id.
   uint64_t epoch = 0;
   int customer = 0;
   int group = 0;

@@ -223,6 +223,7 @@ void Hub::close_all() {
     links_.clear();
     by_node_.clear();
     unclaimed_.clear();
+    ended_at_.clear();
     closed_.clear();
   }
   const std::lock_guard lock(state_mutex_);
@@ -241,6 +242,7 @@ void Hub::close_all() {
   wake_.reset();
   drops_.reset();
   next_beat_ = last_beat_ = Instant{};
+  early_due_ = false;
   my_node_.id = ::ps::Node::kEmpty;
 }
 

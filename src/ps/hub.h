@@ -159,6 +159,7 @@ class Hub final : private Crew::Ship {
 
   // hub_send.cc
   std::optional<Arrival> addressed(::ps::Message message);
+  std::vector<::ps::Message> take_unclaimed(const ::ps::Customer::Core& core);
   void pass_on(const LinkPtr& link, size_t queued);
   void await_room(const LinkPtr& link);
   LinkPtr link_to(int id);
@@ -170,6 +171,7 @@ class Hub final : private Crew::Ship {
   /// Whether the node has died or left; under state_mutex_.
   std::optional<std::string> why_gone(int id) const;
   bool on_control(const LinkPtr& link, std::string_view text);
+  bool is_of_job(int id);
   void send_hello(const LinkPtr& link);
   void on_here(const LinkPtr& link, const ControlMessage& message);
   bool on_hello(const LinkPtr& link, const ControlMessage& message);
@@ -211,6 +213,9 @@ class Hub final : private Crew::Ship {
   void send_freed(const std::vector<::ps::Message>& free);
   bool suspect(int node, const std::string& why);
   std::vector<int> take_over(int server, const std::string& text);
+  std::vector<int> let_go(int server);
+  void do_without_backup(int server);
+  void take_early(std::vector<Arrival>& arrivals);
   void on_other_lost(int id);
   void hear_no_more(int worker);
   void fence(const std::string& why);
@@ -271,6 +276,7 @@ class Hub final : private Crew::Ship {
   std::optional<net::TcpListener> listener_;
   std::optional<Prng> drops_;
   Instant next_beat_{}, last_beat_{};
+  bool early_due_ = false;      ///< What was asked too early of a server's stand-in may be taken.
   bool notice_wanted_ = false;  ///< All that was to be summed is: a barrier may wait for it.
 
   std::atomic<bool> write_wanted_{false};
@@ -282,6 +288,7 @@ class Hub final : private Crew::Ship {
   uint64_t next_token_ = 1;
   std::map<std::pair<int, int>, CorePtr> cores_;
   std::map<std::pair<int, int>, ::ps::Customer*> customers_;
+  std::map<std::pair<int, int>, uint64_t> ended_at_;     ///< Numbers of those that are gone.
   std::vector<std::pair<Instant, CorePtr>> closed_;      ///< Customers to be opened, and when.
   std::map<int, std::vector<::ps::Message>> unclaimed_;  ///< By application without a customer.
 

@@ -95,7 +95,7 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
     if (node < 0) return false;
     if (kind == "suspect") {
       const bool may = is_server(message->node) ? settings_.replicas : merging_of_all_ != 0;
-      if (!may || message->node < 8) return false;
+      if (!may || !is_of_job(message->node)) return false;
       bool has_left = false;
       {
         const std::lock_guard lock(state_mutex_);
@@ -105,16 +105,15 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
       }
       if (has_left) {  // Its farewell to the asker stood behind what it never read.
         ControlMessage answer;
-        answer.kind = "lost";
+        answer.kind = "left";
         answer.node = message->node;
-        answer.why = node_text(message->node) + " has left the job";
         say(link, answer);
         return true;
       }
       on_lost(message->node, message->why, false);
       return true;
     }
-    if (kind != "arrive") return false;
+    if (kind != "arrive" || message->group >= 8 || !is_member(message->group, node)) return false;
     on_arrive({node, message->customer, message->token, message->patient != 0}, message->group);
     return true;
   }
@@ -129,16 +128,21 @@ bool Hub::on_control(const LinkPtr& link, std::string_view text) {
     crew_.notify();
   } else if (kind == "pass") {
     on_token(message->token, message->why);
-  } else if (kind == "lost") {
-    if (message->node == my_node_.id) {
-      fence(message->why);
-    } else {
-      on_lost(message->node, message->why, false);
-    }
+  } else if (kind == "lost" && message->node == my_node_.id) {
+    fence(message->why);
+  } else if (kind == "lost" || kind == "left") {
+    if (!is_of_job(message->node)) return false;
+    on_lost(message->node, message->why, kind == "left");
   } else {
     return false;
   }
   return true;
+}
+
+/// Whether it is the id of a server or worker.
+bool Hub::is_of_job(int id) {
+  const auto& ids = members(::ps::kServerGroup + ::ps::kWorkerGroup);
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 /// The opener of a connection says who it is. (Its answer carries only the epoch.)
@@ -153,10 +157,8 @@ bool Hub::on_hello(const LinkPtr& link, const ControlMessage& message) {
     say(link, here);
   }
   if (link->node.load() >= 0 || message.node < 0) return true;
-  const auto& servers_and_workers = members(::ps::kServerGroup + ::ps::kWorkerGroup);
+  if (!is_of_job(message.node)) return false;
   const std::lock_guard state(state_mutex_);
-  const auto& ids = servers_and_workers;
-  if (std::find(ids.begin(), ids.end(), message.node) == ids.end()) return false;
   {
     const std::shared_lock lock(links_mutex_);
     if (by_node_.count(message.node) != 0) return false;

@@ -97,8 +97,10 @@ void Hub::on_arrive(const BarrierArrival& who, int group) {
         return std::find(groups.begin(), groups.end(), group) != groups.end();
       };
       broken = std::any_of(left_.begin(), left_.end(), misses) ||
-               std::any_of(lost_.begin(), lost_.end(),
-                           [&](const auto& lost) { return misses(lost.first); });
+               std::any_of(lost_.begin(), lost_.end(), [&](const auto& lost) {
+                 // Who is covered is about to be excused, which looks at this barrier again.
+                 return covered_.count(lost.first) == 0 && misses(lost.first);
+               });
     }
   }
   if (broken) {
@@ -166,6 +168,8 @@ void Hub::on_lost(int id, const std::string& why, bool left) {
     if (replica_.on && is_server(id)) unanswered = take_over(id, text);
     const std::lock_guard lock(state_mutex_);
     lost_[id] = text;
+  } else if (replica_.on && is_server(id)) {
+    unanswered = let_go(id);
   }
   if (std::find(unanswered.begin(), unanswered.end(), id) == unanswered.end()) {
     excuse(id);

@@ -103,6 +103,7 @@ void Hub::poll(Duration longest, std::vector<Arrival>& arrivals) {
   std::array<net::Event, 64> events;
   const size_t count = poller_->wait(events, std::min(longest, next - now));
   for (size_t i = 0; i < count; ++i) on_event(events[i], arrivals);
+  if (early_due_) take_early(arrivals);
   flush();
   if (notice_wanted_) {
     notice_wanted_ = false;

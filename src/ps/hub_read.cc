@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "net/descriptor.h"
 #include "ps/block_pool.h"
@@ -20,6 +21,18 @@ using runtime::Subsystem;
 
 constexpr size_t kReadBudget = 1 << 20;  ///< Of one connection, before the others have their turn.
 constexpr size_t kLoanStep = 64 << 20;   ///< Takes some ten ms: far less than others wait for us.
+
+/// Memory for an array that a peer announces; null if there is not so much.
+RoomPtr make_room(size_t bytes) {
+  try {
+    const std::shared_ptr<char> block = make_block(bytes);
+    ::ps::SArray<char> array(block.get(), bytes);
+    array.ptr() = block;
+    return std::make_shared<Room>(array);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 
 }  // namespace
 
@@ -106,6 +119,10 @@ bool Hub::take_frame(const LinkPtr& link, const FrameHeader& header, FrameBytes 
     runtime::log_warn(Subsystem::kNet, "ps: {}: {}", node_text(node), message.error().what);
     return false;
   }
+  // Numbers below zero are ours, for what another server's log brings, and for sums.
+  if (message->meta.request && message->meta.timestamp < 0 && (replica_.on || merge_.on)) {
+    return false;
+  }
   if (!lent.empty() && !fetch_loans(link, header, *message, lent)) return false;
   if (message->meta.pull && !message->meta.request) {
     rooms_.release({header.app_id, header.customer_id, header.timestamp, node});
@@ -147,11 +164,11 @@ bool Hub::fetch_loans(const LinkPtr& link, const FrameHeader& header, ::ps::Mess
     }
     const auto bytes = static_cast<size_t>(loan.bytes);
     RoomPtr room = i == 1 ? room_for(*link, header, bytes) : nullptr;
+    if (room == nullptr) room = make_room(bytes);
     if (room == nullptr) {
-      const std::shared_ptr<char> block = make_block(bytes);
-      ::ps::SArray<char> array(block.get(), bytes);
-      array.ptr() = block;
-      room = std::make_shared<Room>(array);
+      runtime::log_warn(Subsystem::kNet, "ps: no memory for an array of {} bytes from {}", bytes,
+                        node_text(link->node.load()));
+      return false;
     }
     Result<void> read;
     room->fill([&](char* to) {

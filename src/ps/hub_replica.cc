@@ -133,7 +133,8 @@ void Hub::before_handling(const ::ps::Message& message) {
   const std::lock_guard lock(replica_.mutex);
   if (!replica_.gate.has_backup()) return;
   replica_.gate.log(message.meta.app_id);
-  if (const LinkPtr link = link_to(backup_id())) {
+  // Behind what waits for the connection, until that has left (send_unsent_log).
+  if (const LinkPtr link = replica_.unsent.empty() ? link_to(backup_id()) : nullptr) {
     FrameHeader header = header_of(message);
     header.kind = FrameKind::kLog;
     const auto arrays = copies_of(message.data, kCopiedMax);  // The link copies those itself.
@@ -196,7 +197,8 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
   const int named = header.sender;  // Whose request, or whose keys.
   if (header.kind == FrameKind::kLog) {
     const int servers = settings_.num_servers;
-    if (!on_server || !is_server(node) || !is_worker(named) || !message.meta.push) return false;
+    if (!on_server || !is_server(node) || !is_worker(named)) return false;
+    if (!message.meta.request || !message.meta.push) return false;
     if ((rank_of(node) + 1) % servers != rank_of(my_node_.id)) return false;
     return take_logged(node, named, std::move(message), arrivals);
   }
@@ -218,6 +220,7 @@ bool Hub::take_replica_frame(const LinkPtr& link, const FrameHeader& header, ::p
     if (!is_worker(node) || !message.meta.request) return false;
     message.meta.sender = node;
     message.meta.recver = named;
+    if (early_due_) take_early(arrivals);
     return take_asked(std::move(message), arrivals);
   }
   if (settings_.role != ::ps::Node::WORKER || message.meta.request) return false;
@@ -275,7 +278,9 @@ bool Hub::take_asked(::ps::Message message, std::vector<Arrival>& arrivals) {
       replica_.early.push_back(std::move(message));
       return true;
     }
-    if (server_id(replica_.routes.at(rank)) != my_node_.id || !is_sound_sum(message)) return false;
+    const int at = replica_.routes.at(rank);
+    if (at < 0) return true;  // It has left; who asks is about to hear so.
+    if (server_id(at) != my_node_.id || !is_sound_sum(message)) return false;
     const auto asked = replica_.book.on_asked({server, message.meta.sender}, message.meta);
     if (asked.answer) send_answer(*asked.answer);
     if (!asked.handle_as) return true;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "net/descriptor.h"
 #include "ps/customer_core.h"
@@ -22,26 +23,51 @@ bool are_connected(::ps::Node::Role role, int other) {
 
 void Hub::add_customer(const CorePtr& core) {
   constexpr Duration kSettingUp = std::chrono::milliseconds(5);
-  std::vector<::ps::Message> claimed;
+  const std::pair name(core->app_id, core->customer_id);
   const bool waits = is_started();
   core->closed = waits;
-  {
-    const std::lock_guard lock(links_mutex_);
-    if (!cores_.emplace(std::pair(core->app_id, core->customer_id), core).second) {
-      LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
-                 << " exists already";
+  // What has waited for it comes first: until all of that is handed over, others wait behind it.
+  for (;;) {
+    std::vector<::ps::Message> waiting;
+    {
+      const std::lock_guard lock(links_mutex_);
+      if (cores_.count(name) != 0) {
+        LOG(FATAL) << "customer " << core->customer_id << " of application " << core->app_id
+                   << " exists already";
+      }
+      waiting = take_unclaimed(*core);
+      if (waiting.empty()) {
+        if (const auto it = ended_at_.find(name); it != ended_at_.end()) {
+          const std::lock_guard own(core->mutex);
+          core->tracker.begin_at(it->second);
+        }
+        cores_.emplace(name, core);
+        if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
+        break;
+      }
     }
-    if (waits) closed_.emplace_back(net::monotonic_now() + kSettingUp, core);
-    if (const auto it = unclaimed_.find(core->app_id); it != unclaimed_.end()) {
-      claimed.swap(it->second);
-      unclaimed_.erase(it);
-    }
+    for (::ps::Message& message : waiting) crew_.deliver({core, std::move(message)});
   }
   crew_.add_attendant();
-  for (::ps::Message& message : claimed) {
-    if (auto arrival = addressed(std::move(message))) crew_.deliver(std::move(*arrival));
-  }
   if (waits) wake();  // The leader's next timer is another.
+}
+
+/// Messages that have waited for this customer, in the order in which they came. Under
+/// links_mutex_.
+std::vector<::ps::Message> Hub::take_unclaimed(const ::ps::Customer::Core& core) {
+  const auto found = unclaimed_.find(core.app_id);
+  if (found == unclaimed_.end()) return {};
+  // Others are for a customer of the application that is still to come (see addressed()).
+  const auto is_others = [&](const ::ps::Message& message) {
+    return core.customer_id != core.app_id && core.customer_id != message.meta.customer_id;
+  };
+  auto& all = found->second;
+  const auto own = std::stable_partition(all.begin(), all.end(), is_others);
+  std::vector<::ps::Message> taken(std::make_move_iterator(own),
+                                   std::make_move_iterator(all.end()));
+  all.erase(own, all.end());
+  if (all.empty()) unclaimed_.erase(found);
+  return taken;
 }
 
 void Hub::open_customer(const CorePtr& core) {
@@ -75,7 +101,12 @@ void Hub::remember_customer(int app_id, int customer_id, ::ps::Customer* custome
 void Hub::remove_customer(const CorePtr& core) {
   {
     const std::lock_guard lock(links_mutex_);
-    cores_.erase({core->app_id, core->customer_id});
+    const std::pair name(core->app_id, core->customer_id);
+    {
+      const std::lock_guard own(core->mutex);
+      ended_at_[name] = core->tracker.next();
+    }
+    cores_.erase(name);
     customers_.erase({core->app_id, core->customer_id});
     std::erase_if(closed_, [&](const auto& entry) { return entry.second == core; });
   }

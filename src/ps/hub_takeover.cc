@@ -63,7 +63,6 @@ bool Hub::suspect(int node, const std::string& why) {
 std::vector<int> Hub::take_over(int server, const std::string& text) {
   std::vector<int> unanswered;
   std::vector<::ps::Meta> excused;
-  std::vector<::ps::Message> early;
   const bool is_led = settings_.role == ::ps::Node::SCHEDULER || !why_lost(::ps::kScheduler);
   {
     const std::lock_guard lock(replica_.mutex);
@@ -91,24 +90,50 @@ std::vector<int> Hub::take_over(int server, const std::string& text) {
       }
     }
     if (settings_.role == ::ps::Node::SERVER) {
-      if (server == backup_id() && replica_.gate.has_backup()) {
-        send_freed(replica_.gate.open());
-        replica_.unsent.clear();
-      }
-      early.swap(replica_.early);
+      do_without_backup(server);
+      early_due_ = true;
     }
   }
   for (const ::ps::Meta& meta : excused) excuse_request(meta);
-  std::vector<Arrival> arrivals;
-  for (::ps::Message& message : early) {
-    (void)take_asked(std::move(message), arrivals);
-  }
-  for (Arrival& arrival : arrivals) crew_.deliver(std::move(arrival));
   // It hears of us no more; but the scheduler tells it first, should it live.
   if (settings_.role != ::ps::Node::SCHEDULER) {
     if (const LinkPtr link = link_to(server)) drop_link(link);
   }
   return unanswered;
+}
+
+/// If that server repeats what we do, nobody does any more. Under the replica's lock.
+void Hub::do_without_backup(int server) {
+  if (settings_.role != ::ps::Node::SERVER || server != backup_id()) return;
+  if (!replica_.gate.has_backup()) return;
+  send_freed(replica_.gate.open());
+  replica_.unsent.clear();
+}
+
+/// A server has left by its own will: nobody stands in for it. Says whose keys are lost by it.
+std::vector<int> Hub::let_go(int server) {
+  std::vector<int> unanswered;
+  const std::lock_guard lock(replica_.mutex);
+  replica_.suspects.erase(server);
+  for (const int rank : replica_.routes.on_left(rank_of(server))) {
+    unanswered.push_back(server_id(rank));
+  }
+  do_without_backup(server);
+  const std::lock_guard state(state_mutex_);
+  for (const int id : unanswered) covered_.erase(id);
+  return unanswered;
+}
+
+/// The leader's: what came before the news that its server is dead goes behind all that was read
+/// until then, the rest of that server's log, and before what comes later.
+void Hub::take_early(std::vector<Arrival>& arrivals) {
+  early_due_ = false;
+  std::vector<::ps::Message> early;
+  {
+    const std::lock_guard lock(replica_.mutex);
+    early.swap(replica_.early);
+  }
+  for (::ps::Message& message : early) (void)take_asked(std::move(message), arrivals);
 }
 
 /// A worker, or the scheduler, has died or left.
@@ -121,6 +146,7 @@ void Hub::on_other_lost(int id) {
       suspects.swap(replica_.suspects);
     } else {
       replica_.book.on_worker_lost(id);
+      std::erase_if(replica_.early, [&](const auto& asked) { return asked.meta.sender == id; });
     }
   }
   // Nobody will tell any more whether they live; without us they do not.

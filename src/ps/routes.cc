@@ -22,4 +22,15 @@ std::vector<int> Routes::on_lost(int server) {
   return unanswered;
 }
 
+std::vector<int> Routes::on_left(int server) {
+  std::vector<int> unanswered;
+  alive_[static_cast<size_t>(server)] = false;
+  for (size_t i = 0; i < at_.size(); ++i) {
+    if (at_[i] != server) continue;
+    at_[i] = -1;
+    unanswered.push_back(static_cast<int>(i));
+  }
+  return unanswered;
+}
+
 }  // namespace sumcast::ps

@@ -27,6 +27,8 @@ class Routes {
 
   /// A server has died; says whose keys nobody can answer for any more because of it.
   std::vector<int> on_lost(int server);
+  /// It has left by its own will, and nobody stands in for it. Says as on_lost().
+  std::vector<int> on_left(int server);
 
  private:
   bool replicated_ = false;

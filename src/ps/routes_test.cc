@@ -30,6 +30,19 @@ TEST(Routes, WhatWasTakenOverIsLostWithItsSecondServer) {
   EXPECT_THAT(routes.on_lost(1), IsEmpty());
 }
 
+TEST(Routes, NobodyStandsInForWhoHasLeftNorHeForOthers) {
+  Routes routes;
+  routes.reset(3, true);
+  EXPECT_THAT(routes.on_lost(0), IsEmpty());
+  EXPECT_THAT(routes.on_left(1), ElementsAre(0, 1));
+  EXPECT_EQ(routes.at(0), -1);
+  EXPECT_EQ(routes.at(1), -1);
+  routes.reset(3, true);
+  EXPECT_THAT(routes.on_left(1), ElementsAre(1));
+  EXPECT_FALSE(routes.has_backup(0));
+  EXPECT_THAT(routes.on_lost(0), ElementsAre(0));
+}
+
 TEST(Routes, AServerWhoseBackupWentFirstIsLost) {
   Routes routes;
   routes.reset(3, true);

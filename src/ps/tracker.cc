@@ -18,15 +18,15 @@ int Tracker::open(int expected, int group, const std::vector<int>& asked) {
     ++base_;
   }
   queue_.push_back({expected, 0, group, asked});
-  return static_cast<int>((base_ + queue_.size() - 1) % kNumbers);
+  return static_cast<int>((next() - 1) % kNumbers);
 }
 
 uint64_t Tracker::unwrap(int timestamp) const {
-  const uint64_t next = base_ + queue_.size();
+  const uint64_t end = next();
   const uint64_t low = static_cast<uint64_t>(timestamp) % kNumbers;
-  const uint64_t back = (next - low) % kNumbers;  // How far behind `next`, 0 meaning a whole turn.
+  const uint64_t back = (end - low) % kNumbers;  // How far behind `end`, 0 meaning a whole turn.
   const uint64_t distance = back == 0 ? kNumbers : back;
-  return distance <= next ? next - distance : UINT64_MAX;
+  return distance <= end ? end - distance : UINT64_MAX;
 }
 
 const Tracker::Entry* Tracker::find(int timestamp) const {

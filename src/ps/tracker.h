@@ -15,6 +15,11 @@ namespace sumcast::ps {
 
 class Tracker {
  public:
+  /// Before the first request: the number that it gets, where those below were another's.
+  void begin_at(uint64_t number) { base_ = number; }
+  /// The number that the next request gets, before it wraps.
+  uint64_t next() const { return base_ + queue_.size(); }
+
   /// @param expected  responses that make it done, at least 0.
   /// @param group     the node or group that was asked.
   /// @param asked     the group's nodes whose responses are needed; empty: all.

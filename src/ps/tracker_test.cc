@@ -35,6 +35,18 @@ TEST(Tracker, NumbersThatWereNeverGivenCountAsDone) {
   EXPECT_FALSE(tracker.add(5, 1));
 }
 
+TEST(Tracker, NumbersMayGoOnWhereAnotherEnded) {
+  Tracker before, tracker;
+  const int old = before.open(1, 2);
+  tracker.begin_at(before.next());
+  EXPECT_FALSE(tracker.add(old, 1));
+  const int first = tracker.open(1, 2);
+  EXPECT_EQ(first, old + 1);
+  EXPECT_FALSE(tracker.is_done(first));
+  EXPECT_TRUE(tracker.is_done(old));
+  EXPECT_TRUE(tracker.add(first, 1));
+}
+
 TEST(Tracker, OldRequestsLeaveAndMemoryStaysBounded) {
   Tracker tracker;
   const int first = tracker.open(1, 2);

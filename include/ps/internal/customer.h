@@ -32,7 +32,8 @@ class Customer {
   int customer_id() const { return customer_id_; }
 
   /// Opens a request to a node or group; it is done when each of its nodes has responded.
-  /// Returns its number. Numbers begin at 0 and count up, and after 2^31 - 1 begin at 0 again.
+  /// Returns its number. Numbers begin at 0, or behind those of a former customer of this name, and
+  /// count up; after 2^31 - 1 they begin at 0 again.
   int NewRequest(int recver);
   /// The same, to some nodes of a group: the death of the others does not concern it. Who calls it
   /// counts their responses (AddResponse). None: all are asked.
