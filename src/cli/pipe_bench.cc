@@ -7,6 +7,8 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "auth/key_file.h"
 #include "cli/bench_site.h"

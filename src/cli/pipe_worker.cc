@@ -121,8 +121,8 @@ Result<PipeAnswer> perform_async(const PipeTask& task, const PipeWorkerPlan& pla
   const bool alone = task.kind == PipeTask::Kind::kAlone;
   if (alone && plan.rank != 0) return perform(task, plan, group, work);
   if (auto met = group.barrier(); !met) return fail(met.error());
-  if (alone) {
-    if (auto met = compute_until_all_come(group, {}); !met) return fail(met.error());
+  if (alone) {  // The workers meet behind it too, computing until all have come.
+    if (auto met = group.barrier(); !met) return fail(met.error());
     return PipeAnswer{};
   }
   if (task.mode.schedule != plan::Schedule::kAsync) {

@@ -28,15 +28,15 @@ struct ProbePlan {
   int repeats = 7;                 ///< Of each measurement, after one that does not count.
   int alone_steps = 3;             ///< Of computing, before and after each time beside sums.
   /// Whether to measure how long ranks of synchronous steps wait for one another, by the first
-  /// pair.
+  /// pair; needs `compute`.
   bool straggling = false;
   /// A step's computing in slices of some milliseconds, the same on all ranks; may be empty.
   std::vector<std::function<void()>> compute;
 };
 
-/// Computes on, slice by slice, until all ranks of `group` have come here: had the first ones
-/// ended, the last ones' computing would find the cores free that ranks of one host share, and seem
-/// faster than it is. Collective. Errors: of the sum by which they meet.
+/// A barrier at which who comes first computes on, slice by slice (one at least), until all have
+/// come: had the first ones ended, the last ones' computing would find the cores free that ranks of
+/// one host share, and seem faster than it is. Errors: of the barrier.
 Result<void> compute_until_all_come(Group& group, std::span<const std::function<void()>> compute);
 
 /// The algorithm of the library that a collective stands for.

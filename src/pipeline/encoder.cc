@@ -1,7 +1,6 @@
 #include "pipeline/encoder.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/assert.h"
 #include "numeric/codec.h"

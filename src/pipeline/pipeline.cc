@@ -141,14 +141,15 @@ Result<void> Pipeline::launch(std::span<float> gradient, float loss, float rate)
   const bool in_place = options_.width == 1 && !guard_;
   if (tunes_) newest.begun = retuner_->now();
   std::span<float> values = gradient;
+  newest.mean = gradient;
   if (!in_place) {
     // A kept gradient is what travels: the mean has other memory then, and one copy does.
     std::vector<float>& copy = needs_own(forecast_) ? newest.own : newest.storage;
     copy.assign(gradient.begin(), gradient.end());
     newest.storage.resize(gradient.size());
     values = copy;
+    newest.mean = newest.storage;
   }
-  newest.mean = in_place ? gradient : std::span(newest.storage);
   if (feedback_) {
     feedback_->encode(*encoder_, steps_, averager_.rank(), values);
   } else if (encoder_) {

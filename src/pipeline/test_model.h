@@ -17,8 +17,8 @@ class MomentumRule final : public UpdateRule {
   explicit MomentumRule(float momentum) : momentum_(momentum) {}
   size_t planes() const override { return 1; }
   bool accumulates() const override { return momentum_ > 0.0f; }
-  void update(const ConstParameters& in, std::span<const float> gradient, UpdateTime at,
-              const Parameters& out) const override {
+  void update(ConstParameters in, std::span<const float> gradient, UpdateTime at,
+              Parameters out) const override {
     for (size_t i = 0; i < gradient.size(); ++i) {
       const float velocity = momentum_ * in.planes[0][i] + gradient[i];
       out.planes[0][i] = velocity;

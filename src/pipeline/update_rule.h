@@ -41,9 +41,10 @@ class UpdateRule {
   /// wins more than it costs.
   virtual bool accumulates() const = 0;
   /// Reads `in`, writes `out`, each of gradient.size() elements; `out` may be `in`. Equal inputs
-  /// give equal bits on all machines of one kind.
-  virtual void update(const ConstParameters& in, std::span<const float> gradient, UpdateTime at,
-                      const Parameters& out) const = 0;
+  /// give equal bits on all machines of one kind. By value: behind a reference a pointer might be
+  /// changed by what is written, for all that the compiler knows, and then no loop is vectorised.
+  virtual void update(ConstParameters in, std::span<const float> gradient, UpdateTime at,
+                      Parameters out) const = 0;
 };
 
 }  // namespace sumcast::pipeline

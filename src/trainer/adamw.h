@@ -21,8 +21,8 @@ class AdamW final : public pipeline::UpdateRule {
 
   size_t planes() const override { return 2; }
   bool accumulates() const override { return true; }
-  void update(const pipeline::ConstParameters& in, std::span<const float> gradient,
-              pipeline::UpdateTime at, const pipeline::Parameters& out) const override;
+  void update(pipeline::ConstParameters in, std::span<const float> gradient,
+              pipeline::UpdateTime at, pipeline::Parameters out) const override;
 
  private:
   Options options_;

@@ -20,8 +20,8 @@ class Sgd final : public pipeline::UpdateRule {
 
   size_t planes() const override { return 1; }
   bool accumulates() const override { return momentum_ > 0.0f; }
-  void update(const pipeline::ConstParameters& in, std::span<const float> gradient,
-              pipeline::UpdateTime at, const pipeline::Parameters& out) const override;
+  void update(pipeline::ConstParameters in, std::span<const float> gradient,
+              pipeline::UpdateTime at, pipeline::Parameters out) const override;
 
  private:
   float momentum_;
